@@ -1,0 +1,1 @@
+"""kvspec: the executable specification of KV-cache memory for LLM serving engines."""
