@@ -1,0 +1,234 @@
+"""An entry as bytes, and names of entries (E1, E2, E5, E6)."""
+
+import hashlib
+import itertools
+import json
+import tracemalloc
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kvspec.operations import Misuse
+from kvspec_reference.entry_format import (
+    FIXED,
+    LONGEST_HEADER,
+    MAGIC,
+    Entry,
+    Miss,
+    Reason,
+    canonical,
+    checksum,
+    encode,
+    key_of,
+    read_entry,
+    signature_of,
+    write_entry,
+)
+
+SIGNATURE = signature_of({"model": "toy", "layers": 2, "dtype": "float16", "scales": None})
+KEY = key_of(None, [1, 2, 3], SIGNATURE)
+NEXT = key_of(KEY, [4], SIGNATURE)
+ENTRY = Entry(NEXT, KEY, 4, b"payload")
+DATA = write_entry(ENTRY, SIGNATURE)
+
+digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
+entries = st.builds(Entry, digests, st.none() | digests, st.integers(0, 2**63 - 1), st.binary())
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(entries, digests)
+def test_what_was_written_is_read(entry: Entry, signature: str) -> None:
+    assert read_entry(write_entry(entry, signature), signature, entry.key) == entry
+
+
+def test_names_and_bytes_are_the_same_everywhere() -> None:
+    """Fixed here, so that no release changes them unnoticed: stored entries would not be found again (E6)."""
+    assert KEY == "3b47b49cd5451ec282eb98448ca809ae12a3beadaf2471d56e1b0aaa82d57f85"
+    assert NEXT == "29f99b9a96ac211c3c7e208c9c87d10c7cb2a19fb2ce21df1633718340a311d4"
+    assert hashlib.sha256(DATA).hexdigest() == "e9dffdca3a84d8b50610f70779cd5efc5ba911c34bf194eed106c16e11489479"
+    assert DATA.startswith(MAGIC + b'\0\0\0\1\0\0\1*{"checksum":"')
+    assert DATA.endswith(b',"tokens":4}payload')
+
+
+def test_a_name_depends_on_everything_that_it_names() -> None:
+    """The parent, every token and where one entry ends and the next begins, the signature (E1, E6)."""
+    other = signature_of({"model": "toy", "layers": 3, "dtype": "float16", "scales": None})
+    names = [
+        KEY, NEXT, key_of(None, [1, 2], SIGNATURE), key_of(None, [1, 23], SIGNATURE), key_of(None, [12, 3], SIGNATURE),
+        key_of(KEY, [], SIGNATURE), key_of(None, [], SIGNATURE), key_of(None, [1, 2, 3], other),
+        key_of(key_of(None, [1], SIGNATURE), [2, 3], SIGNATURE),
+    ]  # fmt: skip
+    assert len(set(names)) == len(names)
+    assert signature_of({"a": 1, "b": 2}) == signature_of({"b": 2, "a": 1})
+
+
+def test_names_are_made_of_any_sequence_and_mapping() -> None:
+    assert key_of(None, range(1, 4), SIGNATURE) == key_of(None, (1, 2, 3), SIGNATURE) == KEY
+    assert signature_of(MappingProxyType({"a": 0})) == signature_of({"a": 0})
+    assert key_of(None, [0], SIGNATURE) != key_of(None, [], SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        (None, b"n\0\0\0\0\0\0\0\0"),
+        (True, b"b\0\0\0\0\0\0\0\x011"),
+        (False, b"b\0\0\0\0\0\0\0\x010"),
+        (0, b"i\0\0\0\0\0\0\0\x010"),
+        (-255, b"i\0\0\0\0\0\0\0\x03-ff"),
+        ("é", b"s\0\0\0\0\0\0\0\x02\xc3\xa9"),
+        ([b"x"], b"l\0\0\0\0\0\0\0\x0ay\0\0\0\0\0\0\0\x01x"),
+        ({"a": None}, b"m\0\0\0\0\0\0\0\x13s\0\0\0\0\0\0\0\x01an\0\0\0\0\0\0\0\0"),
+    ],
+)
+def test_how_values_are_encoded(value: Any, data: bytes) -> None:
+    assert encode(value) == data
+
+
+def typed(value: Any) -> Any:
+    """A value with its kinds, for Python holds True and 1 for equal; a list and a tuple are one kind."""
+    if isinstance(value, list | tuple):
+        return ("list", *map(typed, value))
+    if isinstance(value, dict):
+        return ("dict", *sorted((name, repr(typed(each))) for name, each in value.items()))
+    return (type(value).__name__, value)
+
+
+@given(values, values)
+def test_no_two_values_are_encoded_alike(one: Any, other: Any) -> None:
+    assert (encode(one) == encode(other)) == (typed(one) == typed(other))
+
+
+def test_no_two_tricky_values_are_encoded_alike() -> None:
+    tricky: list[Any] = [
+        None, False, True, 0, 1, -1, 10, 16, "", "0", "1", "n", b"", b"0", b"1", [], [[]], [[], []], [""], ["", ""],
+        ["a", "b"], ["ab"], ["a", ["b"]], [["a"], "b"], {}, {"a": "b"}, {"a": "b", "": ""}, ["a", "b", "", ""],
+        [1, 0], [10], ["1", 0], encode(""), [encode("")], "é", "e\u0301", 2**64, 2**64 + 1,
+    ]  # fmt: skip
+    for one, other in itertools.combinations(tricky, 2):
+        assert encode(one) != encode(other), (one, other)
+
+
+@pytest.mark.parametrize("value", [1.0, float("nan"), {1}, {1: 2}, object(), "\ud800", [1.5], {"a": bytearray()}])
+def test_what_has_no_encoding(value: Any) -> None:
+    with pytest.raises(Misuse):
+        encode(value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: key_of("x", [], SIGNATURE),
+        lambda: key_of(KEY.upper(), [], SIGNATURE),
+        lambda: key_of(None, [], "s"),
+        lambda: key_of(None, [-1], SIGNATURE),
+        lambda: key_of(None, [True], SIGNATURE),
+        lambda: key_of(None, [1.0], SIGNATURE),  # type: ignore[list-item]
+        lambda: write_entry(Entry("k", None, 0, b""), SIGNATURE),
+        lambda: write_entry(Entry(KEY, "p", 0, b""), SIGNATURE),
+        lambda: write_entry(Entry(KEY, None, -1, b""), SIGNATURE),
+        lambda: write_entry(Entry(KEY, None, 2**63, b""), SIGNATURE),
+        lambda: write_entry(Entry(KEY, None, True, b""), SIGNATURE),
+        lambda: write_entry(Entry(KEY, None, 0, bytearray()), SIGNATURE),  # type: ignore[arg-type]
+        lambda: write_entry(ENTRY, SIGNATURE + "\n"),
+    ],
+)
+def test_bad_calls(call: Any) -> None:
+    with pytest.raises(Misuse):
+        call()
+
+
+def header(data: bytes = DATA) -> dict[str, Any]:
+    length = int.from_bytes(data[FIXED - 4 : FIXED], "big")
+    found: dict[str, Any] = json.loads(data[FIXED : FIXED + length])
+    return found
+
+
+def file(text: bytes, payload: bytes = ENTRY.payload, version: int = 1) -> bytes:
+    return MAGIC + version.to_bytes(4, "big") + len(text).to_bytes(4, "big") + text + payload
+
+
+def changed(payload: bytes = ENTRY.payload, **fields: Any) -> bytes:
+    """A file with other fields, and the checksum that goes with them."""
+    made = header() | fields
+    made["checksum"] = checksum(made, payload)
+    return file(canonical(made), payload)
+
+
+TEXT = canonical(header())
+MISSES: list[tuple[Reason, bytes, str]] = [
+    ("short", b"", "0 bytes"),
+    ("short", DATA[: FIXED - 1], "15 bytes"),
+    ("foreign", b"GIF89a.." + DATA[8:], "does not begin like an entry"),
+    ("version", file(TEXT, version=0), "version 0, only 1 is known"),
+    ("version", file(TEXT, version=2), "version 2, only 1 is known"),
+    ("length", DATA[:FIXED], "a header of 298 bytes in 16"),
+    ("length", DATA[: FIXED + 290], "a header of 298 bytes in 306"),
+    ("length", DATA[: FIXED + 8], "a header of 298 bytes in 24"),
+    ("length", file(b""), "a header of 0 bytes"),
+    ("length", MAGIC + b"\0\0\0\1\xff\xff\xff\xff" + b"x" * 5000, "a header of 4294967295 bytes in 5016"),
+    ("length", file(TEXT.ljust(LONGEST_HEADER + 1)), "where at most 2048 are read"),
+    ("length", DATA + b"!", "a payload of 7 bytes is told of, 8 are there"),
+    ("length", DATA[:-1], "a payload of 7 bytes is told of, 6 are there"),
+    ("length", changed(payload=b"", **{"tokens": 4}), "a payload of 7 bytes is told of, 0 are there"),
+    ("header", file(b"\xff" + TEXT), "cannot be read: 'utf-8'"),
+    ("header", file(b"\xef\xbb\xbf" + TEXT), "cannot be read: Unexpected UTF-8 BOM"),
+    ("header", file(b"{"), "cannot be read"),
+    ("header", file(b"[" * 2000), "cannot be read"),
+    ("header", file(b"[]"), "has not exactly the fields"),
+    ("header", file(TEXT.replace(b'"tokens":4', b'"tokens":4,"tokens":4')), "a field is there twice"),
+    ("header", file(TEXT.replace(b'"tokens":4', b'"other":4')), "has not exactly the fields"),
+    ("header", file(TEXT.replace(b'"tokens":4', b'"tokens":4.0')), "4.0 is no integer"),
+    ("header", file(TEXT.replace(b'"tokens":4', b'"tokens":NaN')), "NaN is no integer"),
+    ("header", file(TEXT.replace(b'"tokens":4', b'"tokens":-0')), "is not written in the one way"),
+    ("header", file(TEXT.replace(b'"tokens":4', b'"tokens": 4')), "is not written in the one way"),
+    ("header", changed(tokens=True), "tokens is True"),
+    ("header", changed(tokens=-1), "tokens is -1"),
+    ("header", changed(tokens=2**63), "tokens is 9223372036854775808"),
+    ("header", changed(tokens="4"), "tokens is '4'"),
+    ("header", changed(payload=b"x", **{"key": NEXT.upper()}), "key is "),
+    ("header", changed(parent=False), "parent is False"),
+    ("header", changed(signature=None), "signature is None"),
+    ("signature", changed(signature="0" * 64), "is wanted"),
+    ("key", changed(key=KEY), "is wanted"),
+    ("damaged", file(TEXT, b"Payload"), "checksum"),
+    ("damaged", file(TEXT.replace(b'"tokens":4', b'"tokens":5')), "checksum"),
+    ("damaged", file(TEXT.replace(KEY.encode(), b"0" * 64)), "checksum"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "data", "text"), MISSES)
+def test_a_miss_has_a_reason(reason: Reason, data: bytes, text: str) -> None:
+    found = read_entry(data, SIGNATURE, NEXT)
+    assert isinstance(found, Miss)
+    assert found.reason == reason
+    assert text in found.text
+
+
+def test_there_is_an_example_of_each_reason() -> None:
+    of_the_store = {"absent", "unreadable"}
+    assert {reason for reason, _, _ in MISSES} == set(get_args(Reason)) - of_the_store
+
+
+def test_a_bool_is_no_length() -> None:
+    made = header() | {"payload": True}
+    made["checksum"] = checksum(made, b"x")
+    found = read_entry(file(canonical(made), b"x"), SIGNATURE, NEXT)
+    assert found == Miss("header", "payload is True")
+
+
+@pytest.mark.parametrize("told", [2**31, 2**62, 2**63 - 1, 10**400])
+def test_a_header_does_not_make_the_reader_allocate(told: int) -> None:
+    data = file(TEXT.replace(b'"payload":7', b'"payload":%d' % told)) + b"x" * 100_000
+    tracemalloc.start()
+    found = read_entry(data, SIGNATURE, NEXT)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(found, Miss)
+    assert peak < 2 * len(data)
