@@ -1,0 +1,1 @@
+"""Differential tests of KV-cache memory: programs, subjects, one comparison, and the specification as judge."""
