@@ -1,0 +1,7 @@
+"""`python -m kvspec_cli` is `kvspec`."""
+
+import sys
+
+from kvspec_cli.main import main
+
+sys.exit(main())
