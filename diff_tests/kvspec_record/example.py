@@ -22,7 +22,7 @@ class ListPool:
 
     def buffer(self, row: str, capacity: int) -> tuple[memoryview, memoryview]:
         """Memory for `capacity` slots; slices of a memoryview are views."""
-        memory = memoryview(bytearray(8 * capacity)).cast("q") if capacity else memoryview(b"").cast("q")
+        memory = memoryview(bytearray(8 * capacity)).cast("q")
         return memory, memory
 
     def allocate(self, row: Row, tokens: int) -> list[int] | None:

@@ -107,7 +107,7 @@ class AllocatorPool:
 def memory(tensor: torch.Tensor) -> memoryview:
     """The tensor's own memory (int64 or int32), as integers of its width."""
     shared: Any = tensor.numpy()
-    flat = memoryview(shared).cast("B") if tensor.numel() else memoryview(b"")
+    flat = memoryview(shared).cast("B") if tensor.numel() else memoryview(bytearray())
     return flat.cast("q") if tensor.element_size() == 8 else flat.cast("i")
 
 

@@ -12,8 +12,8 @@ the first `right` are what it will say; `["abort", r]`; `["reset"]`, the cache i
 Behind the program steps are scheduled and retired until no request is left, `MOST` operations at most.
 
 The answer to an operation is an object: `op`; `done`, false when there was nothing to do; `events` in order, of
-`["hit", r, tokens]`, `["allocate", r, tokens, given, [blocks taken], [blocks given back]]`, `["preempt", r]`; `parts` of
-a step, `[r, start, tokens, [drafted tokens], [blocks of each group], fresh]`, where the blocks of a request that is
+`["hit", r, tokens]`, `["allocate", r, tokens, given, [blocks taken], [blocks given back]]`, `["preempt", r]`; `parts`
+of a step, `[r, start, tokens, [drafted tokens], [blocks of each group], fresh]`, where the blocks of a request that is
 `fresh` are its whole tables, and otherwise what is added to them; `emitted`, `[r, [tokens]]`; `ended`, requests that
 are gone; `running` requests; `free` blocks; `used`, different blocks in tables; `index`, `[group, hash, block]` of all
 that can be found; `published` events, `["stored", group, [hashes]]`, `["removed", group, [hashes]]`, `["cleared"]`.

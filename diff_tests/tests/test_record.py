@@ -72,6 +72,12 @@ def test_a_hostile_caller_finds_nothing_in_the_example(program: Program) -> None
     assert found is None, str(found)
 
 
+def test_nothing_can_be_written_over_a_row_that_has_room_for_nothing() -> None:
+    # A view of no bytes at all is read-only, and even an empty slice of it cannot be written.
+    program = Program(Configuration(2), (Start("a", 0), Allocate("a", 1), Start("b", 0), Overwrite("b", 0, 0, "a")))
+    assert compare(Reference().run(program), run(program, hostile=True), Errors.SAME_STATUS) is None
+
+
 def test_views_kept_in_a_group_are_found() -> None:
     program = Program(Configuration(3), SIX)
     assert judge(program, run(program)) is None
