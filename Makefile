@@ -1,4 +1,5 @@
 # `make check` is the main job and `make test` runs the tests; both set everything up first, in .venv.
+# Hypothesis draws other examples in every run; `make test SEED=7` draws the same ones again.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -8,7 +9,7 @@ check: install
 	$(BIN)/kvspec check
 
 test: install
-	$(BIN)/pytest -n auto --maxprocesses 8
+	$(BIN)/pytest -n auto --maxprocesses 8 $(if $(SEED),--hypothesis-seed=$(SEED))
 
 # Puts into the README what its command prints now.
 readme: install
