@@ -1,7 +1,7 @@
 """Runs in which the case of a law occurs, at the smallest scope that exercises it: all its statements have one there.
 
-Of two scopes the one with fewer elements in all is smaller; of two with as many, the one with fewer tokens, then with
-fewer calls, and so on in the order of `SORTS`. Every smaller scope is searched whole, and does not exercise it.
+Of two scopes the one with fewer elements in all is smaller; of two with as many, the one with fewer of the first sort
+in `SORTS`, then of the second, and so on. Every smaller scope is searched whole, and does not exercise it.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -30,6 +30,9 @@ class Blocks(Machine):
     def valid(s, n):
         return forall(Member, lambda m: s.covers(m, n))
 
+    def reaches(s, m, b, n):  # block b is a part of m at length n: each one of a slice, of a state the last one
+        return If(s.sliced[m], b < n, b + 1 == n)
+
     @action
     def store(s, b: Block):
         """Store a block of a prefix that was computed: every slice, and every state."""
@@ -60,9 +63,6 @@ class Blocks(Machine):
         s.expect(forall(Block, lambda k: Implies(And(n < k, k <= asked), Not(s.valid(k)))), "B4")
         s.restored, s.length = True, lambda m: n
         s.cache = lambda m, b: If(s.reaches(m, b, n), s.part[m, b], s.cache[m, b])
-
-    def reaches(s, m, b, n):  # block b is a part of m at length n: each one of a slice, of a state the last one
-        return If(s.sliced[m], b < n, b + 1 == n)
 
     @action
     def trim(s, n: Block):
