@@ -1,0 +1,185 @@
+"""How a live cache keeps the parts of its members: rows in segments, rings, states (B6-B8, S4).
+
+Each of them has its tokens up to the cache's position, which only the cache knows. Room is made first, for all parts;
+writing then cannot fail. Everything read is a copy.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from kvspec.members import Leaf, Part, Recurrent, Window
+
+from kvspec_torch.parts import DTYPES, INTEGERS, bits, compact, empty
+
+
+class Kept:
+    """One part of a member."""
+
+    def __init__(self, leaf: Leaf, part: Part, device: torch.device) -> None:
+        self.leaf, self.part, self.device = leaf, part, device
+
+    def shape(self, position: int, count: int) -> tuple[int, ...]:
+        """Of what `count` tokens more bring."""
+        return (count, *self.part.shape)
+
+    def make_room(self, position: int) -> None:
+        """For so many tokens."""
+
+    def write(self, position: int, new: torch.Tensor) -> None:
+        """Append what comes behind `position`."""
+        raise NotImplementedError
+
+    def read(self, position: int) -> torch.Tensor:
+        """All rows in the order of positions, or the state."""
+        raise NotImplementedError
+
+    def trim(self, to: int) -> None:
+        """Give up memory that is not needed once tokens behind `to` are taken away."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it holds."""
+        raise NotImplementedError
+
+    def _empty(self, rows: int) -> torch.Tensor:
+        """Integers for so many rows."""
+        dtype = INTEGERS[DTYPES[self.part.dtype].itemsize]
+        return empty((rows, *self.part.shape), dtype, self.device)
+
+    def _joined(self, pieces: Iterator[torch.Tensor] | list[torch.Tensor], rows: int) -> torch.Tensor:
+        return compact(pieces, (rows, *self.part.shape), self.part, self.device)
+
+
+class Sliced(Kept):
+    """Rows that stay what they are, in segments.
+
+    A new segment is as long as all before it together: appending copies nothing but what is new, whatever there is.
+    """
+
+    def __init__(self, leaf: Leaf, part: Part, device: torch.device) -> None:
+        super().__init__(leaf, part, device)
+        self._segments: list[torch.Tensor] = []
+        self._room = 0
+
+    def shape(self, position: int, count: int) -> tuple[int, ...]:
+        return (self.leaf.rows(position + count) - self.leaf.rows(position), *self.part.shape)
+
+    def make_room(self, position: int) -> None:
+        wanted = self.leaf.rows(position)
+        if wanted > self._room:
+            self._segments.append(self._empty(max(wanted - self._room, self._room)))
+            self._room += len(self._segments[-1])
+
+    def write(self, position: int, new: torch.Tensor) -> None:
+        at, source = self.leaf.rows(position), bits(new)
+        for place in self._pieces(at, at + len(source)):
+            place.copy_(source[: len(place)])
+            source = source[len(place) :]
+
+    def read(self, position: int) -> torch.Tensor:
+        return self.slice(0, position)
+
+    def slice(self, start: int, stop: int) -> torch.Tensor:
+        """The rows that the tokens [start, stop) completed."""
+        first, last = self.leaf.rows(start), self.leaf.rows(stop)
+        return self._joined(self._pieces(first, last), last - first)
+
+    def trim(self, to: int) -> None:
+        rows = self.leaf.rows(to)
+        while self._segments and self._room - len(self._segments[-1]) >= rows:
+            self._room -= len(self._segments.pop())
+        if 2 * rows < self._room:
+            live = rows - (self._room - len(self._segments[-1]))
+            self._room -= len(self._segments[-1]) - live
+            self._segments[-1] = self._segments[-1][:live].clone()
+
+    @property
+    def nbytes(self) -> int:
+        return self._room * self.part.bytes
+
+    def _pieces(self, first: int, last: int) -> Iterator[torch.Tensor]:
+        """The rows [first, last) where they lie, in order."""
+        begin = 0
+        for segment in self._segments:
+            end = begin + len(segment)
+            if first < end and begin < last:
+                yield segment[max(first - begin, 0) : last - begin]
+            begin = end
+
+
+class Ring(Kept):
+    """The rows of the last `size` tokens: that of token i stands in slot i modulo `size` (B7).
+
+    There is memory for the slots that were ever used, and up to twice as much.
+    """
+
+    def __init__(self, leaf: Window, part: Part, device: torch.device) -> None:
+        super().__init__(leaf, part, device)
+        self.size = leaf.size
+        self._slots = self._empty(0)
+
+    def make_room(self, position: int) -> None:
+        wanted = min(position, self.size)
+        if wanted > len(self._slots):
+            slots = self._empty(min(self.size, max(wanted, 2 * len(self._slots))))
+            slots[: len(self._slots)] = self._slots
+            self._slots = slots
+
+    def write(self, position: int, new: torch.Tensor) -> None:
+        source = bits(new)[max(0, len(new) - self.size) :]
+        slot = (position + len(new) - len(source)) % self.size
+        before_the_end = self.size - slot
+        self._slots[slot : slot + len(source)] = source[:before_the_end]
+        self._slots[: max(0, len(source) - before_the_end)] = source[before_the_end:]
+
+    def read(self, position: int) -> torch.Tensor:
+        cursor = position % self.size if position > self.size else 0
+        rows = self.leaf.rows(position)
+        return self._joined([self._slots[cursor:rows], self._slots[:cursor]], rows)
+
+    def lie(self, position: int) -> torch.Tensor:
+        """The rows in the order of their slots."""
+        rows = self.leaf.rows(position)
+        return self._joined([self._slots[:rows]], rows)
+
+    def put(self, position: int, slots: torch.Tensor) -> None:
+        """Take over what `lie` gave."""
+        self._slots[: len(slots)] = bits(slots)
+
+    def trim(self, to: int) -> None:
+        if 2 * to < len(self._slots):
+            self._slots = self._slots[:to].clone()
+
+    @property
+    def nbytes(self) -> int:
+        return len(self._slots) * self.part.bytes
+
+
+class State(Kept):
+    """The state of a recurrent member; zeros before the first token."""
+
+    def __init__(self, leaf: Recurrent, part: Part, device: torch.device) -> None:
+        super().__init__(leaf, part, device)
+        self._state = self._empty(1)[0].zero_()
+
+    def shape(self, position: int, count: int) -> tuple[int, ...]:
+        return self.part.shape
+
+    def write(self, position: int, new: torch.Tensor) -> None:
+        self._state.copy_(bits(new))
+
+    def read(self, position: int) -> torch.Tensor:
+        return compact([self._state], self.part.shape, self.part, self.device)
+
+    @property
+    def nbytes(self) -> int:
+        return self.part.bytes
+
+
+def kept(leaf: Leaf, part: Part, device: torch.device) -> Kept:
+    """What keeps this part."""
+    if isinstance(leaf, Window):
+        return Ring(leaf, part, device)
+    if isinstance(leaf, Recurrent):
+        return State(leaf, part, device)
+    return Sliced(leaf, part, device)
