@@ -95,9 +95,9 @@ class Cache:
                 raise Refused(f"member {path}: its state is the one after {self.position} tokens, not after {position}")
             if isinstance(leaf, Window) and self.position > leaf.size:
                 raise Refused(f"member {path}: rows before {self.position - leaf.size} have left the window")
+        self.position = position
         for part in self._kept.values():
             part.trim(position)
-        self.position = position
 
     def read(self, path: str) -> torch.Tensor:
         """All rows of a part in the order of positions, of a window the last ones; or the state."""

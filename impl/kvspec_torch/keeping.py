@@ -46,6 +46,10 @@ class Kept:
         dtype = INTEGERS[DTYPES[self.part.dtype].itemsize]
         return empty((rows, *self.part.shape), dtype, self.device)
 
+    def _shortened(self, rows: torch.Tensor, count: int) -> torch.Tensor:
+        """The first so many, in memory of their own."""
+        return self._empty(count).copy_(rows[:count])
+
     def _joined(self, pieces: Iterator[torch.Tensor] | list[torch.Tensor], rows: int) -> torch.Tensor:
         return compact(pieces, (rows, *self.part.shape), self.part, self.device)
 
@@ -91,7 +95,7 @@ class Sliced(Kept):
         if 2 * rows < self._room:
             live = rows - (self._room - len(self._segments[-1]))
             self._room -= len(self._segments[-1]) - live
-            self._segments[-1] = self._segments[-1][:live].clone()
+            self._segments[-1] = self._shortened(self._segments[-1], live)
 
     @property
     def nbytes(self) -> int:
@@ -148,7 +152,7 @@ class Ring(Kept):
 
     def trim(self, to: int) -> None:
         if 2 * to < len(self._slots):
-            self._slots = self._slots[:to].clone()
+            self._slots = self._shortened(self._slots, to)
 
     @property
     def nbytes(self) -> int:

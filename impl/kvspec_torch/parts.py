@@ -79,6 +79,13 @@ def compact(pieces: Iterable[torch.Tensor], shape: tuple[int, ...], part: Part, 
     return joined
 
 
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same bits in memory of their own, and nothing else there."""
+    copy = empty(tensor.shape, tensor.dtype, tensor.device)
+    bits(copy).copy_(bits(tensor))
+    return copy
+
+
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are equal bit for bit, in dtype and in shape. The host waits for a device here."""
     if one.dtype is not other.dtype or one.shape != other.shape:
