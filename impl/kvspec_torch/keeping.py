@@ -4,7 +4,8 @@ Each of them has its tokens up to the cache's position, which only the cache kno
 writing then cannot fail. Everything read is a copy.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 
 import torch
 from kvspec.members import Leaf, Part, Recurrent, Window
@@ -50,7 +51,7 @@ class Kept:
         """The first so many, in memory of their own."""
         return self._empty(count).copy_(rows[:count])
 
-    def _joined(self, pieces: Iterator[torch.Tensor] | list[torch.Tensor], rows: int) -> torch.Tensor:
+    def _joined(self, pieces: Iterable[torch.Tensor], rows: int) -> torch.Tensor:
         return compact(pieces, (rows, *self.part.shape), self.part, self.device)
 
 
@@ -58,27 +59,28 @@ class Sliced(Kept):
     """Rows that stay what they are, in segments.
 
     A new segment is as long as all before it together: appending copies nothing but what is new, whatever there is.
+    There is memory for up to twice the rows, after a trim for four times: what is trimmed and appended again finds it.
     """
 
     def __init__(self, leaf: Leaf, part: Part, device: torch.device) -> None:
         super().__init__(leaf, part, device)
         self._segments: list[torch.Tensor] = []
-        self._room = 0
+        self._ends = [0]  # where each begins and, one further, where it ends
 
     def shape(self, position: int, count: int) -> tuple[int, ...]:
         return (self.leaf.rows(position + count) - self.leaf.rows(position), *self.part.shape)
 
     def make_room(self, position: int) -> None:
-        wanted = self.leaf.rows(position)
-        if wanted > self._room:
-            self._segments.append(self._empty(max(wanted - self._room, self._room)))
-            self._room += len(self._segments[-1])
+        rows, room = self.leaf.rows(position), self._ends[-1]
+        if rows > room:
+            more = max(rows - room, room)
+            self._segments.append(self._empty(more))
+            self._ends.append(room + more)
 
     def write(self, position: int, new: torch.Tensor) -> None:
-        at, source = self.leaf.rows(position), bits(new)
-        for place in self._pieces(at, at + len(source)):
-            place.copy_(source[: len(place)])
-            source = source[len(place) :]
+        first, source = self.leaf.rows(position), bits(new)
+        for at, place in self._pieces(first, first + source.shape[0]):
+            place.copy_(source[at - first : at - first + place.shape[0]])
 
     def read(self, position: int) -> torch.Tensor:
         return self.slice(0, position)
@@ -86,35 +88,34 @@ class Sliced(Kept):
     def slice(self, start: int, stop: int) -> torch.Tensor:
         """The rows that the tokens [start, stop) completed."""
         first, last = self.leaf.rows(start), self.leaf.rows(stop)
-        return self._joined(self._pieces(first, last), last - first)
+        return self._joined((piece for _, piece in self._pieces(first, last)), last - first)
 
     def trim(self, to: int) -> None:
         rows = self.leaf.rows(to)
-        while self._segments and self._room - len(self._segments[-1]) >= rows:
-            self._room -= len(self._segments.pop())
-        if 2 * rows < self._room:
-            live = rows - (self._room - len(self._segments[-1]))
-            self._room -= len(self._segments[-1]) - live
-            self._segments[-1] = self._shortened(self._segments[-1], live)
+        while self._segments and self._ends[-2] >= 2 * rows:
+            self._segments.pop()
+            self._ends.pop()
+        if self._ends[-1] > 4 * rows:
+            self._segments[-1] = self._shortened(self._segments[-1], 2 * rows - self._ends[-2])
+            self._ends[-1] = 2 * rows
 
     @property
     def nbytes(self) -> int:
-        return self._room * self.part.bytes
+        return self._ends[-1] * self.part.bytes
 
-    def _pieces(self, first: int, last: int) -> Iterator[torch.Tensor]:
-        """The rows [first, last) where they lie, in order."""
-        begin = 0
-        for segment in self._segments:
-            end = begin + len(segment)
-            if first < end and begin < last:
-                yield segment[max(first - begin, 0) : last - begin]
-            begin = end
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """The rows [first, last) where they lie, in order, each piece after the number of its first row."""
+        number = bisect_right(self._ends, first) - 1
+        while first < last:
+            begin, end = self._ends[number], min(self._ends[number + 1], last)
+            yield first, self._segments[number][first - begin : end - begin]
+            first, number = end, number + 1
 
 
 class Ring(Kept):
     """The rows of the last `size` tokens: that of token i stands in slot i modulo `size` (B7).
 
-    There is memory for the slots that were ever used, and up to twice as much.
+    There is memory for the slots that are in use, up to twice, after a trim four times as much, and never for more.
     """
 
     def __init__(self, leaf: Window, part: Part, device: torch.device) -> None:
@@ -123,18 +124,19 @@ class Ring(Kept):
         self._slots = self._empty(0)
 
     def make_room(self, position: int) -> None:
-        wanted = min(position, self.size)
-        if wanted > len(self._slots):
-            slots = self._empty(min(self.size, max(wanted, 2 * len(self._slots))))
-            slots[: len(self._slots)] = self._slots
+        wanted, room = min(position, self.size), self._slots.shape[0]
+        if wanted > room:
+            slots = self._empty(min(self.size, max(wanted, 2 * room)))
+            slots[:room] = self._slots
             self._slots = slots
 
     def write(self, position: int, new: torch.Tensor) -> None:
-        source = bits(new)[max(0, len(new) - self.size) :]
-        slot = (position + len(new) - len(source)) % self.size
-        before_the_end = self.size - slot
-        self._slots[slot : slot + len(source)] = source[:before_the_end]
-        self._slots[: max(0, len(source) - before_the_end)] = source[before_the_end:]
+        left_out = max(0, new.shape[0] - self.size)
+        source = bits(new)[left_out:]
+        slot, count = (position + left_out) % self.size, source.shape[0]
+        before_the_end = min(count, self.size - slot)
+        self._slots[slot : slot + before_the_end] = source[:before_the_end]
+        self._slots[: count - before_the_end] = source[before_the_end:]
 
     def read(self, position: int) -> torch.Tensor:
         cursor = position % self.size if position > self.size else 0
@@ -148,15 +150,15 @@ class Ring(Kept):
 
     def put(self, position: int, slots: torch.Tensor) -> None:
         """Take over what `lie` gave."""
-        self._slots[: len(slots)] = bits(slots)
+        self._slots[: slots.shape[0]] = bits(slots)
 
     def trim(self, to: int) -> None:
-        if 2 * to < len(self._slots):
-            self._slots = self._shortened(self._slots, to)
+        if self._slots.shape[0] > 4 * to:
+            self._slots = self._shortened(self._slots, 2 * to)
 
     @property
     def nbytes(self) -> int:
-        return len(self._slots) * self.part.bytes
+        return self._slots.shape[0] * self.part.bytes
 
 
 class State(Kept):

@@ -71,11 +71,11 @@ def compact(pieces: Iterable[torch.Tensor], shape: tuple[int, ...], part: Part, 
     joined = empty(shape, DTYPES[part.dtype], device)
     target, at = bits(joined), 0
     for piece in pieces:
-        if piece.dim() == 0 or piece.shape == target.shape:
+        if piece.shape == target.shape:
             target.copy_(piece)
         else:
-            target[at : at + len(piece)].copy_(piece)
-            at += len(piece)
+            target[at : at + piece.shape[0]] = piece
+            at += piece.shape[0]
     return joined
 
 
