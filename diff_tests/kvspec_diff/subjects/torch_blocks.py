@@ -97,7 +97,8 @@ def said(of: Any, call: Callable[..., Any], *arguments: Any) -> Any:
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
     """All bytes of a tensor on the CPU, in order."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    integers = tensor.detach().view(INTEGERS[tensor.element_size()])
+    return integers.numpy().tobytes()
 
 
 def tensor_of(data: bytes, part: Part, rows: int | None, gaps: bool = False) -> torch.Tensor:
