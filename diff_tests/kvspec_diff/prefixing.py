@@ -14,8 +14,8 @@ from kvspec.members import Layout
 from kvspec.operations import Refused
 from kvspec_reference.entry_format import chain
 
+from kvspec_diff.beside import Broken
 from kvspec_diff.representing import Live, Run, Subject
-from kvspec_diff.storing import Broken
 from kvspec_diff.toy_model import random_layout
 
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol, get_args
 from kvspec.members import Layout, Recurrent, Window
 from kvspec.operations import Misuse, Refused
 
+from kvspec_diff.beside import Broken
 from kvspec_diff.restoring import Follower
-from kvspec_diff.storing import Broken
 from kvspec_diff.toy_model import Model, random_layout
 
 

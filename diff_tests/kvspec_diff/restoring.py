@@ -8,21 +8,12 @@ where a cache of a prefix wants all its blocks: then restores are not followed.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
-from kvspec.language.run import Compiled, Violation, compile_machine
 from kvspec.members import Window
-from kvspec.registry import machine
 
-from kvspec_diff.storing import Broken
+from kvspec_diff.beside import Beside, Broken
 from kvspec_diff.toy_model import Model
-
-
-@cache
-def compiled() -> Compiled:
-    """The machine, compiled once."""
-    return compile_machine(machine("blocks"))
 
 
 class Follower:
@@ -34,11 +25,11 @@ class Follower:
         self.blocks = range(len(trunk) // self.size)
         self.members = list(model.layout.leaves.items())
         self.cache: Any = None
-        self.done: dict[str, int] = {}
         self._numbers: dict[tuple[bytes, ...], int] = {}
         computed = [[self._number(self._computed(path, b)) for b in [*self.blocks, 0]] for path, _ in self.members]
         sizes = [sum(map(len, model.block(self.trunk, b, True).values())) for b in self.blocks]
-        self.state = compiled().start(
+        self.beside = Beside(
+            "blocks",
             {"Member": len(self.members), "Block": len(self.blocks) + 1, "Part": len(self._numbers) + 1},
             {
                 "sliced": [leaf.sliced for _, leaf in self.members],
@@ -54,23 +45,23 @@ class Follower:
         """It stored the block that ends with these tokens, in so many bytes."""
         if (b := self._trunk_block(until)) is None:
             return
-        if self.state.stored[b]:
-            self._step("lose", b)
-        self._step("store" if block.stateful else "skim", b)
+        if self.beside.state.stored[b]:
+            self.beside.step("lose", b)
+        self.beside.step("store" if block.stateful else "skim", b)
         for m, (path, leaf) in enumerate(self.members):
             names = [name for name in self._names(path) if name in block.parts]
             holds = len(names) == len(leaf.parts) and (leaf.sliced or block.stateful)
-            self._compare(f"holds[{m}, {b}]", holds, self.state.holds[m][b], "B10")
+            self._compare(f"holds[{m}, {b}]", holds, self.beside.state.holds[m][b], "B10")
             if holds:
                 part = self._number(tuple(self.subject.data(block.parts[name]) for name in names))
-                self._compare(f"part[{m}, {b}]", part, self.state.part[m][b], "B10")
-        if size > self.state.bytes[b]:
-            raise Broken("B6", f"block {b} has {size} bytes, the specification {self.state.bytes[b]}")
+                self._compare(f"part[{m}, {b}]", part, self.beside.state.part[m][b], "B10")
+        if size > self.beside.state.bytes[b]:
+            raise Broken("B6", f"block {b} has {size} bytes, the specification {self.beside.state.bytes[b]}")
 
     def lost(self, until: tuple[int, ...]) -> None:
         """The block that ends with these tokens is gone."""
         if (b := self._trunk_block(until)) is not None:
-            self._step("lose", b)
+            self.beside.step("lose", b)
 
     def restored(self, asked: Sequence[int], cache: Any) -> None:
         """It made a cache of what is stored of the asked tokens."""
@@ -80,7 +71,7 @@ class Follower:
         self._close()
         if cache.position % self.size:
             raise Broken("B4", f"restored {cache.position} tokens, in blocks of {self.size}")
-        self._step("restore", cache.position // self.size, len(asked) // self.size)
+        self.beside.step("restore", cache.position // self.size, len(asked) // self.size)
         self.cache = cache
         self._compare_cache()
 
@@ -91,11 +82,11 @@ class Follower:
         n, rest = divmod(to, self.size)
         if answer != "done":
             if rest == 0 and 0 <= n <= len(self.blocks):
-                self._step("refuse", n)
-        elif rest or (self._has_states() and n != max(self.state.length, default=0)):
+                self.beside.step("refuse", n)
+        elif rest or (self._has_states() and n != max(self.beside.state.length, default=0)):
             self._close()
         else:
-            self._step("trim", n)
+            self.beside.step("trim", n)
             self._compare_cache()
 
     def appended(self, cache: Any) -> None:
@@ -107,24 +98,14 @@ class Follower:
 
     def _close(self) -> None:
         if self.cache is not None:
-            self._step("close")
+            self.beside.step("close")
             self.cache = None
-
-    def _step(self, action: str, *arguments: int) -> None:
-        before = self.state.copy()
-        try:
-            compiled().actions[action](self.state, *arguments)
-        except Violation as violation:
-            raise Broken(violation.law or "misuse", f"{action}{arguments}: {violation.text}") from None
-        if broken := compiled().judge(before, action, arguments, self.state):
-            raise Broken(broken[0][0], f"{action}{arguments}: {broken}")
-        self.done[action] = self.done.get(action, 0) + 1
 
     def _compare_cache(self) -> None:
         """Length and contents of the restored cache, member by member."""
         for m, (path, leaf) in enumerate(self.members):
             names, n = self._names(path), self.cache.position // self.size
-            self._compare(f"length[{m}]", n, self.state.length[m], "B5")
+            self._compare(f"length[{m}]", n, self.beside.state.length[m], "B5")
             for b in range(n) if leaf.sliced else range(n - 1, n) if n else ():
                 found = []
                 for name in names:
@@ -132,7 +113,7 @@ class Follower:
                     data, each = self.subject.data(held), self.model.parts[name][1].bytes
                     start, end = leaf.rows(b * self.size) * each, leaf.rows((b + 1) * self.size) * each
                     found.append(data[start:end] if leaf.sliced else data)
-                self._compare(f"cache[{m}, {b}]", self._number(tuple(found)), self.state.cache[m][b], "B4")
+                self._compare(f"cache[{m}, {b}]", self._number(tuple(found)), self.beside.state.cache[m][b], "B4")
 
     @staticmethod
     def _compare(what: str, found: object, wanted: object, law: str) -> None:

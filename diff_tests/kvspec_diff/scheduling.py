@@ -6,17 +6,16 @@ rigid in them (what a request needs of a pool, how long the prompt is that an ad
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from kvspec.language.run import Compiled, State, Violation, compile_machine
+from kvspec.language.run import State, Violation
 from kvspec.operations import Misuse, Refused
-from kvspec.registry import machine
 from kvspec_reference.admission import Action, Scheduled, Scheduler
 from kvspec_reference.demand import Request
 from kvspec_reference.geometry import pages_for, place
 from kvspec_reference.reservation import RECURRENT, first_read
 
+from kvspec_diff.beside import compiled
 from kvspec_diff.lockstep import Parts, snapshot
 
 MACHINES = ("fairness", "speculation")
@@ -134,12 +133,6 @@ PARTS: Mapping[str, Parts] = {
     } | {"used": (lambda state: list(state.used), ("used",))},
 }  # fmt: skip
 """The same of the machines' states."""
-
-
-@cache
-def compiled(name: str) -> Compiled:
-    """A machine, compiled once."""
-    return compile_machine(machine(name))
 
 
 def settings(recorder: Recorder) -> dict[str, tuple[dict[str, int], dict[str, Any]]]:

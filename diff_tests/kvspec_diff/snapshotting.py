@@ -8,17 +8,14 @@ computation has, and a live state is folded out of the one before.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal, get_args
 
-from kvspec.language.run import Compiled, Violation, compile_machine
 from kvspec.members import Layout, Part, Recurrent
 from kvspec.operations import Misuse
-from kvspec.registry import machine
 from kvspec_reference.blocks import Cache
 from kvspec_reference.snapshots import Snapshots
 
-from kvspec_diff.storing import Broken
+from kvspec_diff.beside import Beside, Broken
 from kvspec_diff.toy_model import Model
 
 PATH = "0.state"
@@ -47,12 +44,6 @@ def random_steps(of: random.Random, length: int = 40) -> list[Step]:
     ]
 
 
-@cache
-def compiled() -> Compiled:
-    """The machine, compiled once."""
-    return compile_machine(machine("snapshots"))
-
-
 def tokens(request: int) -> list[int]:
     """The document that a request computes."""
     return [n if n < PARTING else 10 * (request == 1) + n for n in range(LENGTH)]
@@ -78,11 +69,10 @@ class Run:
         after = {(prefix(r, n), n): self._cold(r, n) for r in range(REQUESTS) for n in positions}
         self.contents = sorted(set(after.values()))
         numbers = [[self.places.index((prefix(r, n), n)) for n in positions] for r in range(REQUESTS)]
-        self.state = compiled().start(
-            {"Request": REQUESTS, "Position": LENGTH + 1, "Snapshot": len(self.places), "Prefix": len(self.places),
-             "Content": len(self.contents) + 1},
-            {"prefixes": numbers, "after": [self.contents.index(after[place]) for place in self.places]},
-        )  # fmt: skip
+        sizes = {"Request": REQUESTS, "Position": LENGTH + 1, "Content": len(self.contents) + 1}
+        sizes |= {"Snapshot": len(self.places), "Prefix": len(self.places)}
+        rigid = {"prefixes": numbers, "after": [self.contents.index(after[place]) for place in self.places]}
+        self.beside = Beside("snapshots", sizes, rigid)
 
     def step(self, step: Step) -> None:
         """One step, and the whole state after it."""
@@ -103,7 +93,7 @@ class Run:
         if r in self.live:
             n = self.live[r].position
             x = self.places.index((prefix(r, n), n))
-            if self.state.stored[x]:
+            if self.beside.state.stored[x]:
                 self._take("drop", x)
             self.kept.record(prefix(r, n), n, self.live[r])
             self._take("record", r, x, n)
@@ -129,7 +119,9 @@ class Run:
             return
         live = self.live[r] = Cache(LAYOUT)
         live.append(n, found)
-        places = [x for x, stored in enumerate(self.state.stored) if stored and self.places[x] == (prefix(r, n), n)]
+        places = [
+            x for x, stored in enumerate(self.beside.state.stored) if stored and self.places[x] == (prefix(r, n), n)
+        ]
         self._take("restore", r, *(places or [0]), n)
 
     def _finish(self, r: int, n: int) -> None:
@@ -139,33 +131,27 @@ class Run:
     # The machine.
 
     def _take(self, action: str, *arguments: int) -> None:
-        before = self.state.copy()
-        try:
-            compiled().actions[action](self.state, *arguments)
-        except Violation as violation:
-            raise Broken(violation.law or "misuse", f"{action}{arguments}: {violation.text}") from None
-        if broken := compiled().judge(before, action, arguments, self.state):
-            raise Broken(broken[0][0], f"{action}{arguments}: {broken}")
+        self.beside.step(action, *arguments)
         self._count(action)
 
     def _compare(self) -> None:
         """Who runs where with which state, and every snapshot, found where it is looked for."""
         for r in range(REQUESTS):
             live = self.live.get(r)
-            if (live is not None) != self.state.running[r]:
-                raise Broken("state", f"request {r}: {live}, the specification has {self.state.running[r]}")
+            if (live is not None) != self.beside.state.running[r]:
+                raise Broken("state", f"request {r}: {live}, the specification has {self.beside.state.running[r]}")
             if live is not None:
                 found, wanted = (
                     (live.position, self._number(live.read(PATH))),
-                    (self.state.position[r], self.state.live[r]),
+                    (self.beside.state.position[r], self.beside.state.live[r]),
                 )
                 if found != wanted:
                     raise Broken("S1", f"request {r}: position and state are {found}, {wanted} is right")
         for x, (name, n) in enumerate(self.places):
             state = self.kept.find(name, n)
-            if (state is not None) != self.state.stored[x]:
-                raise Broken("S1", f"snapshot of {name} at {n}: {state}, stored: {self.state.stored[x]}")
-            if state is not None and self._number(state[PATH]) != self.state.content[x]:
+            if (state is not None) != self.beside.state.stored[x]:
+                raise Broken("S1", f"snapshot of {name} at {n}: {state}, stored: {self.beside.state.stored[x]}")
+            if state is not None and self._number(state[PATH]) != self.beside.state.content[x]:
                 raise Broken("S4", f"snapshot of {name} at {n}: {state[PATH].hex()} is another state")
 
     def _number(self, state: bytes) -> int:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kvspec.operations import Misuse, Refused
 from kvspec_diff import plants
+from kvspec_diff.beside import compiled
 from kvspec_diff.profiles import register
 from kvspec_diff.schedules import (
     KINDS,
@@ -27,7 +28,7 @@ from kvspec_diff.schedules import (
     recorded,
     run,
 )
-from kvspec_diff.scheduling import Difference, Recorder, compare, compiled
+from kvspec_diff.scheduling import Difference, Recorder, compare
 from kvspec_reference.admission import Scheduler
 from kvspec_reference.demand import Demand, Pool
 from kvspec_reference.reservation import Group, Kind, Limits, blocks, null_entries

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kvspec.members import Layout
+from kvspec_diff.beside import Broken
 from kvspec_diff.prefixing import run
 from kvspec_diff.profiles import register
-from kvspec_diff.storing import Broken
 from kvspec_diff.subjects.reference_blocks import ReferenceShelf
 from kvspec_reference.blocks import Block
 from kvspec_reference.entry_format import Entry, Miss, read_entry

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kvspec.members import Absent, Group, Layout, Part, Plain, Pooled, Quantized, Recurrent, Window
-from kvspec_diff import restoring
+from kvspec_diff.beside import Broken, compiled
 from kvspec_diff.profiles import register
 from kvspec_diff.representing import Live, Program, Run, Step, random_program, run
-from kvspec_diff.storing import Broken
 from kvspec_diff.subjects.reference_blocks import ReferenceBlocks
 from kvspec_diff.toy_model import Model, random_layout
 
@@ -36,12 +35,12 @@ def test_bulk(record_property: Callable[[str, object], None]) -> None:
     for seed in range(PROGRAMS):
         done = run(random_program(random.Random(seed)), ReferenceBlocks())
         seen.update(done.done)
-        seen.update({f"machine: {action}": count for action, count in done.follower.done.items()})
+        seen.update({f"machine: {action}": count for action, count in done.follower.beside.done.items()})
     wanted = {
         "append", "append restored", "trim done", "trim done restored", "trim Refused", "trim Refused restored",
         "trim Misuse", "block with states", "block without states", "save", "save anew", "lose", "restore all",
         "restore less", "restore nothing", "Misuse",
-    } | {f"machine: {action}" for action in restoring.compiled().actions}  # fmt: skip
+    } | {f"machine: {action}" for action in compiled("blocks").actions}  # fmt: skip
     assert {what: seen[what] for what in wanted if seen[what] < 20} == {}, "these are hardly tried"
     text = f"{PROGRAMS} programs, {seen['restore all'] + seen['restore less']} prefixes restored"
     record_property("say", f"blocks: {text}, {seen['append restored']} times appended to one")

@@ -8,6 +8,7 @@ import pytest
 from kvspec.laws import OF_SCHEDULERS
 from kvspec_diff.batched.finding import known
 from kvspec_diff.batched.seen import shrink
+from kvspec_diff.beside import compiled
 from kvspec_diff.lookahead import rows
 from kvspec_diff.schedulers import example
 from kvspec_diff.schedulers.case import Case, Setup
@@ -17,7 +18,6 @@ from kvspec_diff.schedulers.index import Index
 from kvspec_diff.schedulers.order import CANNOT, MACHINE, WORDS, Order
 from kvspec_diff.schedulers.programs import SMALLER, draw
 from kvspec_diff.schedulers.tally import Tally
-from kvspec_diff.scheduling import compiled
 from kvspec_record import toy
 
 TABLE = rows("vllm", "0.33.0")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kvspec_diff.beside import Broken, compiled
 from kvspec_diff.profiles import register
-from kvspec_diff.snapshotting import PATH, Step, compiled, random_steps, run
-from kvspec_diff.storing import Broken
+from kvspec_diff.snapshotting import PATH, Step, random_steps, run
 from kvspec_reference.blocks import Cache, Parts
 from kvspec_reference.snapshots import Snapshots
 
@@ -26,7 +26,9 @@ def test_bulk(record_property: Callable[[str, object], None]) -> None:
     seen: Counter[str] = Counter()
     for seed in range(500):
         seen.update(run(random_steps(random.Random(seed))).done)
-    assert {what: seen[what] for what in {*compiled().actions, "misuse"} if seen[what] < 50} == {}, "hardly tried"
+    assert {what: seen[what] for what in {*compiled("snapshots").actions, "misuse"} if seen[what] < 50} == {}, (
+        "hardly tried"
+    )
     record_property("say", f"snapshots: 500 programs in lockstep, {seen['restore']} states restored")
 
 

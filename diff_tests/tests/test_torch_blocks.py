@@ -27,9 +27,9 @@ from kvspec.members import (
 )
 from kvspec.operations import Misuse, Refused
 from kvspec_diff import representing
+from kvspec_diff.beside import Broken
 from kvspec_diff.plants import Plant, load
 from kvspec_diff.profiles import register
-from kvspec_diff.storing import Broken
 from kvspec_diff.subjects.torch_blocks import TorchBlocks
 from kvspec_reference.blocks import Block, parts_of
 

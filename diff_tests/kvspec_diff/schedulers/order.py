@@ -12,9 +12,9 @@ from kvspec.language.run import Violation
 from kvspec.laws import LAWS
 
 from kvspec_diff.batched.fault import Fault
+from kvspec_diff.beside import compiled
 from kvspec_diff.lookahead import Row
 from kvspec_diff.schedulers.case import Case
-from kvspec_diff.scheduling import compiled
 
 MACHINE = "fairness"
 
