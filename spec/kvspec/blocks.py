@@ -19,8 +19,7 @@ class Blocks(Machine):
     each = rigid(Nat, 1)  # bytes of a block: of its slices and its states
     stored, holds = state(SetOf(Block)), state(Relation(Member, Block))
     part, bytes = state(Map(Member, Block, Part)), state(Map(Block, Nat))
-    restored, length = state(Bool), state(Map(Member, Nat))
-    cache = state(Map(Member, Block, Part))
+    length, cache = state(Map(Member, Nat)), state(Map(Member, Block, Part))
 
     def covers(s, m, n):  # what is stored of m makes up n blocks
         whole = forall(Block, lambda b: Implies(b < n, And(s.stored[b], s.holds[m, b])))
@@ -33,10 +32,12 @@ class Blocks(Machine):
     def reaches(s, m, b, n):  # block b is a part of m at length n: each one of a slice, of a state the last one
         return If(s.sliced[m], b < n, b + 1 == n)
 
+    def stuck(s, n):  # some member cannot be shortened to n
+        return exists(Member, lambda m: Or(n > s.length[m], And(Not(s.sliced[m]), n < s.length[m])))
+
     @action
     def store(s, b: Block):
         """Store a block of a prefix that was computed: every slice, and every state."""
-        s.require(Not(s.stored[b]))
         s.stored[b], s.bytes[b] = True, s.each
         s.holds = lambda m, c: Or(s.holds[m, c], c == b)
         s.part = lambda m, c: If(c == b, s.computed[m, c], s.part[m, c])
@@ -44,7 +45,7 @@ class Blocks(Machine):
     @action
     def skim(s, b: Block):
         """Store a block inside a longer one: its slices alone."""
-        s.require(Not(s.stored[b]))
+        s.expect(Not(s.stored[b]), "B10")
         s.stored[b], s.bytes[b] = True, s.each
         s.holds = lambda m, c: If(c == b, s.sliced[m], s.holds[m, c])
         s.part = lambda m, c: If(And(c == b, s.sliced[m]), s.computed[m, c], s.part[m, c])
@@ -52,35 +53,26 @@ class Blocks(Machine):
     @action
     def lose(s, b: Block):
         """A block is evicted, or was damaged."""
-        s.require(s.stored[b])
         s.stored[b] = False
 
     @action
     def restore(s, n: Block, asked: Block):
         """Build a cache of n blocks, the most of the asked ones that are all there."""
-        s.require(And(Not(s.restored), n <= asked))
-        s.expect(s.valid(n), "B4")
+        s.expect(And(n <= asked, s.valid(n)), "B4")
         s.expect(forall(Block, lambda k: Implies(And(n < k, k <= asked), Not(s.valid(k)))), "B4")
-        s.restored, s.length = True, lambda m: n
+        s.length = lambda m: n
         s.cache = lambda m, b: If(s.reaches(m, b, n), s.part[m, b], s.cache[m, b])
 
     @action
     def trim(s, n: Block):
         """Shorten every member to n blocks, or none: a state cannot be shortened."""
-        s.require(And(s.restored, forall(Member, lambda m: n <= s.length[m])))
-        s.expect(forall(Member, lambda m: Or(s.sliced[m], n == s.length[m])), "B8")
+        s.expect(Not(s.stuck(n)), "B8")
         s.length = lambda m: n
 
     @action
     def refuse(s, n: Block):
         """Say that some member cannot be shortened so."""
-        s.require(s.restored)
-        s.expect(exists(Member, lambda m: Or(n > s.length[m], And(Not(s.sliced[m]), n < s.length[m]))), "B8")
-
-    @action
-    def close(s):
-        """The cache is used up."""
-        s.restored = False
+        s.expect(s.stuck(n), "B8")
 
     @lemma("B3")
     def slices_join(size: Nat, i: Nat, q: Nat, other: Nat):
@@ -91,12 +83,17 @@ class Blocks(Machine):
     @invariant("B4")
     def reads_as_computed(s, m: Member, b: Block):
         """What is restored is what was computed, and there is no gap in it."""
-        return Implies(And(s.restored, s.reaches(m, b, s.length[m])), s.cache[m, b] == s.computed[m, b])
+        return Implies(s.reaches(m, b, s.length[m]), s.cache[m, b] == s.computed[m, b])
+
+    @step("B4", on=("restore",))
+    def longest(s, t, n: Block, asked: Block, k: Block):
+        """It is no longer than what was asked for, and nothing longer of that is all there."""
+        return And(n <= asked, Implies(And(n < k, k <= asked), Not(s.valid(k))))
 
     @invariant("B5")
     def one_length(s, m: Member, o: Member):
         """All members stand at the same length."""
-        return Implies(s.restored, s.length[m] == s.length[o])
+        return s.length[m] == s.length[o]
 
     @invariant("B6")
     def costs_a_block(s, b: Block):
@@ -122,9 +119,9 @@ class Blocks(Machine):
         return Implies(And(ring >= 1, inside(i, q), inside(j, p), window), i - q * ring != j - p * ring)
 
     @step("B8", on=("refuse",))
-    def refused(s, t):
-        """A trim that is refused changes nothing."""
-        return t.same(s)
+    def refused(s, t, n: Block):
+        """A trim is refused where some member cannot be shortened so, and changes nothing."""
+        return And(s.stuck(n), t.same(s))
 
     @step("B8", on=("trim",))
     def all_or_none(s, t, m: Member, n: Block):
@@ -135,3 +132,8 @@ class Blocks(Machine):
     def no_placeholder(s, m: Member, b: Block):
         """What a block says that it holds is all there."""
         return Implies(And(s.stored[b], s.holds[m, b]), s.part[m, b] == s.computed[m, b])
+
+    @step("B10", on=("store", "skim"))
+    def no_less_than_before(s, t, m: Member, b: Block):
+        """No block is replaced by one that holds less."""
+        return Implies(And(s.stored[b], s.holds[m, b]), t.holds[m, b])

@@ -44,20 +44,17 @@ class EntryFormat(Machine):
     @action
     def write(s, f: File, k: Key, v: Nat, g: Signature):
         """Somebody writes an entry, of any version and signature."""
-        s.require(Not(s.present[f]))
         s.present[f], s.damaged[f], s.version[f], s.signature[f] = True, False, v, g
         s.key[f], s.means[f] = k, s.wanted[k, g]
 
     @action
     def damage(s, f: File, v: Nat, g: Signature, k: Key, m: Meaning):
         """Anything of an entry changes, by no writer."""
-        s.require(s.present[f])
         s.damaged[f], s.version[f], s.signature[f], s.key[f], s.means[f] = True, v, g, k, m
 
     @action
     def delete(s, f: File):
         """An entry goes."""
-        s.require(s.present[f])
         s.present[f] = False
 
     @action
@@ -109,9 +106,9 @@ class EntryFormat(Machine):
 
     @step("E3", on=("upgrade",))
     def keeps_its_meaning(s, t, f: File):
-        """An upgrade changes the version and nothing else, and what is upgraded needs it no more."""
+        """What is whole and known is upgraded, its version and nothing else of it; then it needs no upgrade more."""
         same = And(t.means[f] == s.means[f], t.key[f] == s.key[f], t.signature[f] == s.signature[f])
-        return And(same, Not(t.upgradable(f)))
+        return And(s.upgradable(f), same, Not(t.upgradable(f)))
 
     @step("E4", on=("read",))
     def one_layout(s, t, f: File, j: Key):

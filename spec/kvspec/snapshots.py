@@ -35,14 +35,8 @@ class Snapshots(Machine):
         s.running[r], s.position[r], s.live[r] = True, n, state
 
     @action
-    def begin(s, r: Request):
-        """Start before the first token."""
-        s.put(r, 0, s.after[s.prefixes[r, 0]])
-
-    @action
-    def advance(s, r: Request, n: Position):
-        """Compute on to position n."""
-        s.require(And(s.running[r], s.position[r] < n))
+    def compute(s, r: Request, n: Position):
+        """Compute up to position n, from the first token on or from where it stands."""
         s.put(r, n, s.after[s.prefixes[r, n]])
 
     @action
@@ -88,7 +82,7 @@ class Snapshots(Machine):
         """A snapshot is the state after the prefix that it is kept under, and after no other."""
         return Implies(s.stored[x], s.content[x] == s.after[s.label[x]])
 
-    @step("S4", unless=("record",))
+    @step("S4")
     def stays_as_it_is(s, t, x: Snapshot):
         """Whatever its request does later, a snapshot stays as it was."""
         same = And(t.content[x] == s.content[x], t.label[x] == s.label[x])

@@ -10,5 +10,5 @@ class ReportsTheFirst(Blocks, variant="mlx-lm#1494", breaks="B8"):
     @action
     def trim(s, n: Block):
         """Shorten those that can be."""
-        s.require(And(s.restored, forall(Member, lambda m: n <= s.length[m])))
+        s.require(forall(Member, lambda m: n <= s.length[m]))
         s.length = lambda m: If(s.sliced[m], n, s.length[m])

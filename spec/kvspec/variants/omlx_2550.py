@@ -10,6 +10,6 @@ class JoinsAcrossAGap(Blocks, variant="omlx#2550", breaks="B4"):
     @action
     def restore(s, n: Block, asked: Block):
         """Build a cache of the n blocks that the table counts, if the last one is there."""
-        s.require(And(Not(s.restored), n <= asked, Or(n == 0, s.stored[n - 1])))
-        s.restored, s.length = True, lambda m: n
+        s.require(And(n <= asked, Or(n == 0, s.stored[n - 1])))
+        s.length = lambda m: n
         s.cache = lambda m, b: If(And(s.reaches(m, b, n), s.stored[b], s.holds[m, b]), s.part[m, b], s.cache[m, b])
