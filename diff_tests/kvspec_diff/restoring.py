@@ -45,8 +45,6 @@ class Follower:
         """It stored the block that ends with these tokens, in so many bytes."""
         if (b := self._trunk_block(until)) is None:
             return
-        if self.beside.state.stored[b]:
-            self.beside.step("lose", b)
         self.beside.step("store" if block.stateful else "skim", b)
         for m, (path, leaf) in enumerate(self.members):
             names = [name for name in self._names(path) if name in block.parts]
@@ -68,7 +66,7 @@ class Follower:
         has_rows = any(leaf.sliced for _, leaf in self.members)
         if tuple(asked) != self.trunk[: len(asked)] or not has_rows:
             return
-        self._close()
+        self.cache = None
         if cache.position % self.size:
             raise Broken("B4", f"restored {cache.position} tokens, in blocks of {self.size}")
         self.beside.step("restore", cache.position // self.size, len(asked) // self.size)
@@ -84,7 +82,7 @@ class Follower:
             if rest == 0 and 0 <= n <= len(self.blocks):
                 self.beside.step("refuse", n)
         elif rest or (self._has_states() and n != max(self.beside.state.length, default=0)):
-            self._close()
+            self.cache = None
         else:
             self.beside.step("trim", n)
             self._compare_cache()
@@ -92,14 +90,9 @@ class Follower:
     def appended(self, cache: Any) -> None:
         """A cache has more tokens now."""
         if cache is self.cache:
-            self._close()
+            self.cache = None
 
     # What the machine has.
-
-    def _close(self) -> None:
-        if self.cache is not None:
-            self.beside.step("close")
-            self.cache = None
 
     def _compare_cache(self) -> None:
         """Length and contents of the restored cache, member by member."""

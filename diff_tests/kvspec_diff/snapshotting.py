@@ -81,13 +81,13 @@ class Run:
 
     def _begin(self, r: int, n: int) -> None:
         self.live[r] = Cache(LAYOUT)
-        self._take("begin", r)
+        self._take("compute", r, 0)
 
     def _advance(self, r: int, n: int) -> None:
         if r in self.live and self.live[r].position < n:
             live = self.live[r]
             live.append(n - live.position, self.model.new(tokens(r)[:n], live.position, {PATH: live.read(PATH)}))
-            self._take("advance", r, n)
+            self._take("compute", r, n)
 
     def _record(self, r: int, n: int) -> None:
         if r in self.live:
