@@ -83,14 +83,12 @@ class Tiers(Machine):
     @action
     def cool(s, k: Key):
         """Drop the copy in memory, if another tier has that version too."""
-        s.require(s.hot[k] != 0)
         s.expect(s.below(k) == s.hot[k], "T3")
         s.hot[k] = 0
 
     @action
     def drop(s, k: Key):
-        """Give up a version that no other tier has, and say so."""
-        s.require(And(s.hot[k] != 0, s.below(k) != s.hot[k]))
+        """Drop the copy in memory even if no other tier has that version, and say so."""
         s.hot[k], s.latest[k] = 0, s.below(k)
 
     @action
@@ -105,6 +103,11 @@ class Tiers(Machine):
     def within_budget(s, d: Disk):
         """All files of a disk, the temporary ones too, are within its budget."""
         return s.used[d] <= s.budget[d]
+
+    @invariant("T6")
+    def within_slots(s, d: Disk):
+        """A queue has no more entries than slots."""
+        return s.waiting[d] <= s.slots[d]
 
     @invariant("T3")
     def tiers_agree(s, k: Key):
@@ -123,9 +126,9 @@ class Tiers(Machine):
         return And(s.hot[k] <= s.saves, s.queued[k] <= s.saves, s.temp[k] <= s.saves, s.shown[k] <= s.saves)
 
     @step("T6", on=("refuse",))
-    def refused(s, t):
-        """A full queue refuses, and changes nothing."""
-        return t.same(s)
+    def refused(s, t, k: Key):
+        """A full queue refuses what is not queued yet, and changes nothing; no other queue refuses."""
+        return And(s.queued[k] == 0, s.waiting[s.place[k]] >= s.slots[s.place[k]], t.same(s))
 
     @step("T6", on=("begin", "rename", "cool"))
     def nothing_is_lost(s, t, k: Key):
