@@ -54,8 +54,8 @@ class Entry:
 class Header:
     """What a file of `size` bytes says of itself; `start` is where its payload begins.
 
-    One of an `older` version does not say which block of its prefix it is, nor whether it has the states: then these
-    are None till they are known otherwise.
+    One of an `older` version does not say which block of its prefix it is: that is None till it is known otherwise. Of
+    a file that could not be read nothing is known, and `start` is 0.
     """
 
     key: str
