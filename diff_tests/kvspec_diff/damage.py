@@ -37,8 +37,12 @@ ODD_TEXTS = (
 
 @dataclass
 class Harm:
-    """What became of damaged entries: how often each reason was given, and which were read or fell over."""
+    """What became of damaged entries: how often each reason was given, and which were read or fell over.
 
+    `miss` is the reader's class of misses.
+    """
+
+    miss: type[Any] = Miss
     tried: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     misread: list[tuple[str, bytes]] = field(default_factory=list)
@@ -51,7 +55,7 @@ class Harm:
         except Exception as error:  # whatever it is, it should have been a miss
             self.misread.append((f"{how}: {error!r}", data))
             return
-        if isinstance(found, Miss) and found.reason in get_args(Reason) and found.text:
+        if isinstance(found, self.miss) and found.reason in get_args(Reason) and found.text:
             self.reasons[found.reason] += 1
         else:
             self.misread.append((f"{how}: read as {found!r}", data))
