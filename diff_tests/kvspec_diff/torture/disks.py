@@ -218,7 +218,7 @@ def injected_read_only(path: Path, tally: Tally) -> None:
 
 
 def two(path: Path, reads: int, tally: Tally) -> None:
-    """A second process is refused and told whose it is; one that only reads is served; after SIGKILL the next one is."""
+    """A second process is refused and told whose it is; one that only reads is served; after SIGKILL any is."""
     filled(path)
     reading, writing = os.pipe()
     child = os.fork()
