@@ -15,13 +15,14 @@ from hashlib import shake_128
 from typing import Any
 
 from kvspec.language.run import Compiled, State, Violation, compile_machine
+from kvspec.members import Layout
 from kvspec.operations import Misuse, Refused
 from kvspec.registry import machine
-from kvspec_reference.entry_format import Entry, Miss, key_of, read_entry, signature_of, write_entry
+from kvspec_reference.entry_format import Entry, Miss, key_of, read_entry, write_entry
 from kvspec_reference.files import Files, Killed, Recording
 from kvspec_reference.store import ENTRY, TEMPORARY, Report, Store
 
-SIGNATURE = signature_of({"model": "toy", "layers": 1})
+SIGNATURE = Layout("toy", 4, ()).signature
 SHORTEST = 16
 """Bytes of the shortest payload: it tells the number of a save."""
 

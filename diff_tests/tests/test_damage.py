@@ -6,12 +6,13 @@ from typing import Any
 
 import kvspec_reference.entry_format as entry_format
 import pytest
+from kvspec.members import Layout
 from kvspec_diff.damage import KINDS, Harm, every_bit, every_length, headers, torture
-from kvspec_reference.entry_format import Entry, key_of, read_entry, signature_of, write_entry
+from kvspec_reference.entry_format import Entry, key_of, read_entry, write_entry
 from kvspec_reference.files import Recording
 from kvspec_reference.store import ENTRY, Store
 
-SIGNATURE = signature_of({"model": "toy"})
+SIGNATURE = Layout("toy", 4, ()).signature
 PARENT = key_of(None, [1, 2, 3, 4], SIGNATURE)
 KEY = key_of(PARENT, [5, 6, 7], SIGNATURE)
 WHOLE = Entry(KEY, PARENT, 3, b"eleven bytes")

@@ -2,8 +2,8 @@
 
 Read `pages` first (who holds a page), then `rows` (what a request reads where; its arithmetic is in `geometry`), then
 `deferred_free` (groups); and `reservation` (how many blocks a step needs), then `demand` (of each pool), then
-`admission` (a scheduler). Apart from these: `files` (what is asked of a folder), `entry_format` (an entry as bytes),
-`store` (what survives).
+`admission` (a scheduler). Apart from these: `blocks` (what a cache is cut into), `entry_format` (an entry as bytes),
+`files` (what is asked of a folder), `store` (what survives).
 """
 
 from kvspec_reference.admission import Scheduler

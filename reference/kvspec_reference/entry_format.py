@@ -63,54 +63,33 @@ class _Unfit(Exception):
         self.miss = Miss(reason, text)
 
 
-# Names: what a key and a signature are made of.
-
-
-def encode(value: Any) -> bytes:
-    """A value as bytes, each part with its kind and its length, so that no two values are encoded alike (E6).
-
-    None, bools, integers, strings, bytes, sequences, and mappings from strings; the order of a mapping does not count.
-    Anything else is `Misuse`, floats too: there is more than one way to write them.
-    """
-    kind, body = _parts(value)
-    return kind + len(body).to_bytes(8, "big") + body
-
-
-def _parts(value: Any) -> tuple[bytes, bytes]:
-    if value is None:
-        return b"n", b""
-    if type(value) is bool:
-        return b"b", b"1" if value else b"0"
-    if type(value) is int:
-        return b"i", b"%x" % value if value >= 0 else b"-%x" % -value
-    if type(value) is str:
-        try:
-            return b"s", value.encode()
-        except UnicodeEncodeError:
-            raise Misuse(f"{value!r} is no text") from None
-    if type(value) is bytes:
-        return b"y", value
-    if type(value) in (tuple, list):
-        return b"l", b"".join(map(encode, value))
-    if type(value) is dict and all(type(name) is str for name in value):
-        return b"m", b"".join(encode(name) + encode(value[name]) for name in sorted(value))
-    raise Misuse(f"{type(value).__name__} has no encoding here: {value!r}")
-
-
-def signature_of(meaning: Mapping[str, Any]) -> str:
-    """The name of everything that changes what the bytes mean: model, layers, block size, dtype and so on (E1)."""
-    return hashlib.sha256(encode(("kvspec signature", dict(meaning)))).hexdigest()
+# Names: what a key is made of.
 
 
 def key_of(parent: str | None, tokens: Sequence[int], signature: str) -> str:
-    """The name of the entry that covers `tokens` after `parent`: a chain of SHA-256, the same everywhere (E6)."""
-    if parent is not None:
-        digest("parent", parent)
-    digest("signature", signature)
+    """The name of the entry that covers `tokens` after `parent`: a SHA-256, the same everywhere (E6).
+
+    It is over "kvspec key" and a zero byte, the signature, a zero byte or, where there is a parent, a byte of 1 and the
+    parent, then eight bytes, big-endian, for each token. Raises `Misuse` for a token that is no integer of 0 or more,
+    or has more than 63 bits.
+    """
+    named = hashlib.sha256(b"kvspec key\0" + bytes.fromhex(digest("signature", signature)))
+    named.update(b"\0" if parent is None else b"\1" + bytes.fromhex(digest("parent", parent)))
     for token in tokens:
-        if type(token) is not int or token < 0:
+        if type(token) is not int or not 0 <= token <= LARGEST:
             raise Misuse(f"{token!r} is no token")
-    return hashlib.sha256(encode(("kvspec key", signature, parent, list(tokens)))).hexdigest()
+        named.update(token.to_bytes(8, "big"))
+    return named.hexdigest()
+
+
+def chain(tokens: Sequence[int], block_size: int, signature: str) -> list[str]:
+    """The keys of the whole blocks of these tokens, each the parent of the next; what is left over has none."""
+    if type(block_size) is not int or block_size < 1:
+        raise Misuse(f"block_size: {block_size!r}, at least 1 is wanted")
+    keys: list[str] = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        keys.append(key_of(keys[-1] if keys else None, tokens[start : start + block_size], signature))
+    return keys
 
 
 def digest(what: str, value: Any) -> str:
@@ -125,8 +104,8 @@ def digest(what: str, value: Any) -> str:
 
 def checksum(header: Mapping[str, Any], payload: bytes) -> str:
     """Over the version, the header but for the checksum itself, and the payload (E5)."""
-    rest = {name: value for name, value in header.items() if name != "checksum"}
-    return hashlib.blake2b(encode((VERSION, rest, payload)), digest_size=16).hexdigest()
+    rest = canonical({name: value for name, value in header.items() if name != "checksum"})
+    return hashlib.blake2b(VERSION.to_bytes(4, "big") + rest + payload, digest_size=16).hexdigest()
 
 
 def write_entry(entry: Entry, signature: str) -> bytes:

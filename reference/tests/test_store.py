@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kvspec.members import Layout
 from kvspec.operations import Misuse, Refused
-from kvspec_reference.entry_format import Entry, Miss, key_of, signature_of, write_entry
+from kvspec_reference.entry_format import Entry, Miss, key_of, write_entry
 from kvspec_reference.files import Folder, Killed, Recording
 from kvspec_reference.store import Report, Store
 
-SIGNATURE = signature_of({"model": "toy"})
+SIGNATURE = Layout("toy", 4, ()).signature
 A, B, C, D = sorted(key_of(None, [n], SIGNATURE) for n in range(4))
 SIZE = len(write_entry(Entry(A, None, 1, b"1234"), SIGNATURE))
 
@@ -231,7 +232,7 @@ def test_a_damaged_file_is_a_miss_and_can_be_evicted_or_replaced() -> None:
 def test_another_signature_finds_nothing_and_harms_nothing() -> None:
     files = Recording()
     put(opened(files), A)
-    other = Store(files, signature_of({"model": "other"}), budget=3 * SIZE)
+    other = Store(files, Layout("other", 4, ()).signature, budget=3 * SIZE)
     found = other.read(A)
     assert isinstance(found, Miss)
     assert found.reason == "signature"

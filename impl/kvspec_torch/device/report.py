@@ -36,6 +36,7 @@ REASONS = (
     "asks for more than the limit",
     "asks for more or less than was announced",
     "has no table to give back",
+    "has a slot that is not where its position belongs",
 )
 
 DONE, REFUSED, MISUSE = 0, 1, 2
@@ -46,6 +47,7 @@ WHAT = ("page", "row", "pin")
 OPERATIONS = (
     "start", "allocate", "write", "read", "free", "overwrite", "trim", "finish", "publish", "share", "replace", "copy",
     "pin", "unpin", "release", "reserve", "advance",
+    "gather", "scatter",
 )  # fmt: skip
 
 

@@ -1,0 +1,424 @@
+"""A store of entries in one folder: what is saved, what is found again, what may be said when (T1-T7).
+
+The contract is `kvspec_reference.store`: the same atomic actions in the same order. An entry goes down the tiers:
+memory and the queue, then a temporary file, then the entry's own file. Every tier has the whole bytes of the entry, and
+all are read by the same function (T3); no bytes are changed once they are here.
+
+Callers may be on several threads. `lock` guards what is in memory and is never held while the disk is used; `disk` is
+held by whoever changes the folder, and is taken first. No call costs more for more entries, but opening.
+
+Entries that cannot be ours, by their headers, are counted and are the first to go; nothing reads them.
+"""
+
+from collections import OrderedDict
+from contextlib import suppress
+from threading import RLock
+
+from kvspec_torch.entry_form import Header
+from kvspec_torch.entry_format import DIGEST, Entry, Format, Miss, digest
+from kvspec_torch.errors import Misuse, Refused
+from kvspec_torch.files import Files, buffer
+from kvspec_torch.reports import Report
+
+Action = tuple[str, str, str]
+
+ENTRY, TEMPORARY = ".safetensors", ".temporary"
+
+
+class Store:
+    """Entries of one format, with at most `budget` bytes of files and `memory` bytes of copies in memory.
+
+    The queue takes `slots` keys; one call of `write_next` evicts at most `evictions` entries, foreign ones first, then
+    the least recently used, and writes its file in pieces of `piece` bytes. After opening, what was found counts as
+    used in the order of the keys, since files do not tell. With `again`, what could not be written is queued again.
+
+    Opening finds the entries by the names and headers of the files alone, deletes what is temporary and what exceeds
+    the budget, and acknowledges what it found. It raises `OSError` if the folder cannot be looked after, and may then
+    be tried again. With `read_only` it changes nothing, and nothing may be saved or evicted.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        form: Format,
+        *,
+        budget: int,
+        slots: int = 4,
+        memory: int = 0,
+        evictions: int = 1,
+        piece: int = 2**30,
+        again: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        for name, value, least in (
+            ("budget", budget, 1), ("slots", slots, 1), ("memory", memory, 0), ("evictions", evictions, 1),
+            ("piece", piece, 1),
+        ):  # fmt: skip
+            if type(value) is not int or value < least:
+                raise Misuse(f"{name}: {value!r}, at least {least} is wanted")
+        self.files, self.format = files, form
+        self.budget, self.slots, self.memory, self.evictions = budget, slots, memory, evictions
+        self.piece, self.again, self.read_only = piece, again, read_only
+        self.lock, self.disk = RLock(), RLock()
+        self.hot: OrderedDict[str, memoryview] = OrderedDict()  # copies in memory, the least recently used first
+        self.queue: OrderedDict[str, memoryview] = OrderedDict()  # what is to be written, the longest queued first
+        self.writing: dict[str, memoryview] = {}  # what is in a temporary file; in memory, too, until that is renamed
+        self.index: OrderedDict[str, Header] = OrderedDict()  # the entries' files, the least recently used first
+        self.foreign: OrderedDict[str, tuple[int, Miss]] = OrderedDict()  # files under a key that are none of ours
+        self.acknowledged: set[str] = set()
+        self.indexed_bytes = self.foreign_bytes = self.hot_bytes = self._writing_bytes = 0
+        self._unsettled: dict[str, None] = {}  # names were changed since the folder was synced
+        self._actions: list[Action] = []
+        self._open()
+
+    @property
+    def used(self) -> int:
+        """Bytes of all files, the temporary ones at their full length (T2)."""
+        return self.indexed_bytes + self.foreign_bytes + self._writing_bytes
+
+    def is_busy(self) -> bool:
+        """Whether `write_next` has anything to do."""
+        return bool(self.queue or self.writing or self._unsettled)
+
+    def take_actions(self) -> list[Action]:
+        """The atomic actions performed since the last call of this method."""
+        with self.lock:
+            actions, self._actions = self._actions, []
+        return actions
+
+    # What a caller asks for.
+
+    def save(self, key: str, data: memoryview) -> None:
+        """Queue an entry: it can be read at once. In the queue it takes the place of an older one of its key (T5).
+
+        The bytes are the store's from now on. Raises `Refused` if the queue is full, or if they exceed the budget.
+        """
+        digest("key", key)
+        with self.lock:
+            if len(data) > self.budget:
+                raise Refused(f"entry {key}: has {len(data)} bytes, the budget is {self.budget}")
+            if key not in self.queue and len(self.queue) >= self.slots:
+                self._did("refuse", key)
+                raise Refused(f"entry {key}: the queue is full, it has {self.slots} slots")
+            self._queue(key, data)
+
+    def read(self, key: str) -> Entry | Miss:
+        """The latest version of an entry, and count that as a use; or why there is none. Changes nothing else (T6)."""
+        found = self.peek(key)
+        if isinstance(found, Entry):
+            self.use(key)
+        return found
+
+    def use(self, key: str) -> None:
+        """Count this as a use of an entry."""
+        with self.lock:
+            for tier in (self.hot, self.index):
+                if key in tier:
+                    tier.move_to_end(key)
+
+    def peek(self, key: str) -> Entry | Miss:
+        """The same as `read`, and nobody is to notice."""
+        digest("key", key)
+        found = self._find(key)
+        if isinstance(found, OSError):  # perhaps somebody is about to evict it
+            with self.disk:
+                found = self._find(key)
+        if isinstance(found, OSError):
+            return Miss("unreadable", str(found))
+        if isinstance(found, Miss):
+            return found
+        return self.format.read(found, key, self.place(key))
+
+    def header(self, key: str) -> Header | None:
+        """What the latest version of an entry says of itself, or None if there is none."""
+        if self.read_only and key not in self.index:  # somebody else may have written it
+            self._discover(key)
+        with self.lock:
+            for tier in (self.hot, self.queue, self.writing):
+                if key in tier:
+                    return self._judge(tier[key])
+            return self.index.get(key)
+
+    def examine(self, key: str) -> Entry | Miss:
+        """What an entry's file is, whatever else there is of it."""
+        try:
+            return self.format.read(self.files.read(digest("key", key) + ENTRY), key, self.place(key))
+        except OSError as error:
+            gone = isinstance(error, FileNotFoundError) and key not in self.index
+            return Miss("absent" if gone else "unreadable", str(error))
+
+    def filed(self, key: str) -> bool:
+        """Whether the latest version of an entry is the one in its file."""
+        with self.lock:
+            return key in self.index and not any(key in tier for tier in (self.hot, self.queue, self.writing))
+
+    def place(self, key: str) -> int | None:
+        """Which block of its prefix an entry is: what it says, or else as many as there are parents."""
+        with self.lock:
+            up: list[Header] = []
+            header = self.index.get(key)
+            while header is not None and header.index is None and header.parent is not None:
+                up.append(header)
+                header = self.index.get(header.parent)
+            if header is None or header.start == 0:
+                return None
+            index = header.index or 0
+            for number, below in enumerate(reversed(up), index + 1):
+                below.index = number
+            return index + len(up)
+
+    def evict(self, key: str) -> int:
+        """Delete an entry's file; how many bytes it had. A later version that is still to be written stays.
+
+        Raises `Misuse` if there is no file, and `OSError` if it cannot be deleted; then nothing has changed.
+        """
+        digest("key", key)
+        with self.disk:
+            if key not in self.index and key not in self.foreign:
+                raise Misuse(f"entry {key}: has no file")
+            with suppress(FileNotFoundError):  # somebody deleted it
+                self.files.unlink(key + ENTRY)
+            with self.lock:
+                self._unsettled[key] = None
+                if key in self.foreign:
+                    return self._forget_foreign(key)
+                if key in self.hot and key not in self.queue and key not in self.writing:
+                    self._cool(key)
+                size = self.index.pop(key).size
+                self.indexed_bytes -= size
+                self.acknowledged.discard(key)
+                self._did("evict", key)
+                return size
+
+    def write_next(self) -> Report:
+        """Write the first entry of the queue, and say what came of it. `OSError` is never raised."""
+        with self.disk:
+            return self._write_next()
+
+    # The parts of writing.
+
+    def _write_next(self) -> Report:
+        for key in list(self.writing):  # of a call that failed
+            if (left := self._give_up(key)) is not None:
+                return Report("failed", key, f"its temporary file cannot be deleted: {left}", error=left)
+        with self.lock:
+            key, data = next(iter(self.queue.items()), ("", buffer(0)))
+        if not key:
+            return self._nothing_to_write()
+        evicted, reason, error = self._make_room(key, len(data))
+        acknowledged: tuple[str, ...] = ()
+        if not reason and self._unsettled:  # what was deleted is to be gone before something else takes its room
+            try:
+                self.files.sync_folder()
+            except OSError as unsynced:
+                error, reason = unsynced, f"the folder cannot be synced: {unsynced}"
+            else:
+                acknowledged = self._settle()
+        if reason:
+            return Report("waiting", key, reason, evicted, error=error)
+        if (why := self._write(key, len(data))) is not None:
+            left = self._give_up(key)
+            reason = str(why) if left is None else f"{why}; its temporary file cannot be deleted: {left}"
+            return Report("failed", key, reason, evicted, acknowledged, why)
+        try:
+            self.files.sync_folder()
+        except OSError as unsynced:
+            reason = f"the folder cannot be synced: {unsynced}"
+            return Report("unsettled", key, reason, evicted, acknowledged, unsynced)
+        return Report("acknowledged", key, "", evicted, acknowledged + self._settle())
+
+    def _nothing_to_write(self) -> Report:
+        """What an earlier call left is settled."""
+        if not self._unsettled:
+            return Report("idle")
+        try:
+            self.files.sync_folder()
+        except OSError as error:
+            return Report("unsettled", reason=f"the folder cannot be synced: {error}", error=error)
+        return Report("idle", acknowledged=self._settle())
+
+    def _make_room(self, key: str, size: int) -> tuple[tuple[str, ...], str, OSError | None]:
+        """Evict so that `size` bytes fit, at most `evictions` entries. Who was evicted, and why it is not enough.
+
+        The file that is to be replaced is the last to go: until then there is the old version or the new one.
+        """
+        evicted: list[str] = []
+        while self.used + size > self.budget:
+            lacking = f"{self.used + size - self.budget} bytes are lacking"
+            if len(evicted) == self.evictions:
+                return tuple(evicted), f"{lacking}, and one call evicts at most {self.evictions}", None
+            victim = self.victim(key)
+            try:
+                self.evict(victim)
+            except OSError as error:
+                return tuple(evicted), f"{lacking}, and entry {victim} cannot be deleted: {error}", error
+            evicted.append(victim)
+        return tuple(evicted), "", None
+
+    def victim(self, spared: str | None = None) -> str:
+        """Who is to be evicted next; `spared` only if there is nobody else."""
+        with self.lock:
+            firsts = (key for tier in (self.foreign, self.index) for key in tier)
+            return next((key for key in firsts if key != spared), spared or "")
+
+    def _write(self, key: str, size: int) -> OSError | None:
+        """From the queue into a file of its own name; the error, if that fails before the name is there."""
+        temporary = key + TEMPORARY
+        with self.lock:
+            data = self.writing[key] = self.queue.pop(key)
+            self._writing_bytes += len(data)
+            self._did("begin", key)
+        try:
+            self.files.create(temporary)
+            for start in range(0, len(data), self.piece):
+                self.files.write(temporary, data[start : start + self.piece])
+            self.files.sync(temporary)
+            self._did("sync", key)
+            self.files.rename(temporary, key + ENTRY)
+        except OSError as error:
+            return error
+        with self.lock:
+            del self.writing[key]
+            self._writing_bytes -= len(data)
+            self._show(key, self._judge(data))
+            self._unsettled[key] = None
+            self._did("rename", key)
+        return None
+
+    def _give_up(self, key: str) -> OSError | None:
+        """Delete the temporary file of a version that could not be written; the error, if even that fails."""
+        try:
+            with suppress(FileNotFoundError):
+                self.files.unlink(key + TEMPORARY)
+        except OSError as error:
+            return error
+        with self.lock:
+            if key in self.hot and key not in self.queue:
+                self._cool(key)
+            data = self.writing.pop(key)
+            self._writing_bytes -= len(data)
+            self._unsettled[key] = None
+            self._did("fail", key)
+            if self.again and key not in self.queue:
+                self._queue(key, data)
+        return None
+
+    def _settle(self) -> tuple[str, ...]:
+        """The folder was synced: what its names say will be found after a crash. Which entries are acknowledged."""
+        with self.lock:
+            changed, self._unsettled = list(self._unsettled), {}
+            for key in changed:
+                self._did("settle", key)
+            return tuple(key for key in changed if self._acknowledge(key))
+
+    def _acknowledge(self, key: str) -> bool:
+        if key not in self.index:
+            return False
+        self.acknowledged.add(key)
+        self._did("acknowledge", key)
+        return True
+
+    # What is done at opening.
+
+    def _open(self) -> None:
+        """Find the entries, delete what is temporary and what exceeds the budget, make all of that last."""
+        for name in self.files.names():
+            key, dot, kind = name.partition(".")
+            if not DIGEST.fullmatch(key):
+                continue  # somebody else's
+            if dot + kind == TEMPORARY and not self.read_only:
+                self.files.unlink(name)
+            elif dot + kind == ENTRY:
+                self._discover(key)
+        if self.read_only:
+            return
+        reclaimed = []
+        while self.used > self.budget:
+            key = self.victim()
+            self.files.unlink(key + ENTRY)
+            if key in self.foreign:
+                self._forget_foreign(key)
+            else:
+                self.indexed_bytes -= self.index.pop(key).size
+                reclaimed.append(key)
+        self.files.sync_folder()
+        for key in reclaimed:
+            self._did("reclaim", key)
+        for key in self.index:
+            self._did("recover", key)
+            self._acknowledge(key)
+
+    def _discover(self, key: str) -> None:
+        """Judge a file that was found under a key; what cannot be read yet may be ours."""
+        try:
+            head, size = self.files.head(key + ENTRY, self.format.longest)
+        except FileNotFoundError:
+            return  # somebody deleted it
+        except OSError:
+            self._show(key, Header(key, None, self.files.size(key + ENTRY), 0))
+            return
+        found = self.format.judge(head, size)
+        if isinstance(found, Header) and found.key != key:
+            found = Miss("key", f"key {found.key}, {key} is wanted")
+        if isinstance(found, Header):
+            self._show(key, found)
+        else:
+            self.foreign[key] = size, found
+            self.foreign_bytes += size
+
+    # What several of these need.
+
+    def _find(self, key: str) -> memoryview | Miss | OSError:
+        """The bytes of the latest version, for the caller to keep."""
+        with self.lock:
+            tier = next((tier for tier in (self.hot, self.queue, self.writing) if key in tier), {})
+            data = tier.get(key)
+            if data is None and key not in self.index and not self.read_only:
+                return (
+                    self.foreign[key][1] if key in self.foreign else Miss("absent", f"entry {key} is not in the store")
+                )
+        if data is not None:
+            copy = buffer(len(data))
+            copy[:] = data
+            return copy
+        try:
+            return self.files.read(key + ENTRY)
+        except FileNotFoundError as error:
+            known = key in self.index or not self.read_only
+            return error if known else Miss("absent", f"entry {key} is not in the store")
+        except OSError as error:
+            return error
+
+    def _queue(self, key: str, data: memoryview) -> None:
+        self.hot_bytes += len(data) - len(self.hot.get(key, b""))
+        self.queue[key] = self.hot[key] = data
+        self.hot.move_to_end(key)
+        self._did("save", key)
+        while self.hot_bytes > self.memory:
+            self._cool(next(iter(self.hot)))
+
+    def _cool(self, key: str) -> None:
+        """Drop the copy in memory; a lower tier has that version."""
+        self.hot_bytes -= len(self.hot.pop(key))
+        self._did("cool", key)
+
+    def _show(self, key: str, header: Header) -> None:
+        """A file has this name now, in place of whatever had it."""
+        if key in self.foreign:
+            self._forget_foreign(key)
+        self.indexed_bytes += header.size - (self.index[key].size if key in self.index else 0)
+        self.index[key] = header
+        self.index.move_to_end(key)
+
+    def _forget_foreign(self, key: str) -> int:
+        size, _ = self.foreign.pop(key)
+        self.foreign_bytes -= size
+        return size
+
+    def _judge(self, data: memoryview) -> Header:
+        header = self.format.judge(bytes(data[: self.format.longest]), len(data))
+        assert isinstance(header, Header)
+        return header
+
+    def _did(self, action: str, key: str) -> None:
+        self._actions.append(("store", action, key))
