@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from kvspec_torch.entry_form import Miss
+    from kvspec_torch.entry_format import Miss
     from kvspec_torch.looking import File, Said
 
 

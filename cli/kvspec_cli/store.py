@@ -93,8 +93,7 @@ class Stats(msgspec.Struct, frozen=True):
 @APP.command
 def verify(folder: Where, /, *, as_json: AsJson = False) -> int:
     """Read every entry, and check its header and its checksum. Status 1 if one is damaged."""
-    from kvspec_torch.entry_form import Miss
-    from kvspec_torch.entry_format import Format
+    from kvspec_torch.entry_format import Format, Miss
     from kvspec_torch.layouts import known
     from kvspec_torch.looking import names, useless, whole
 
@@ -183,7 +182,7 @@ def gc(
 @APP.command
 def stats(folder: Where, /, *, as_json: AsJson = False) -> int:
     """Count what there is, by the headers alone: entries, prefixes, versions, what is temporary or damaged."""
-    from kvspec_torch.entry_form import Miss
+    from kvspec_torch.entry_format import Miss
     from kvspec_torch.layouts import known
     from kvspec_torch.looking import look, names, useless
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kvspec_torch.entry_form import Miss
+from kvspec_torch.entry_format import Miss
 from kvspec_torch.files import Folder
 from kvspec_torch.looking import File, look, names
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from kvspec.members import WIDTHS
 
-from kvspec_torch.entry_form import CODES, Miss
-from kvspec_torch.entry_format import DIGEST, METADATA, Format, checksum
+from kvspec_torch.entry_form import CODES
+from kvspec_torch.entry_format import CHECKSUM, DIGEST, METADATA, Format, Miss, checksum
 from kvspec_torch.files import Folder
 from kvspec_torch.layouts import LAYOUT
 from kvspec_torch.lock import NAME as LOCK
@@ -124,7 +124,10 @@ def whole(folder: Folder, key: str, formats: Mapping[str, Format]) -> File | Non
         return File(key, 0, 0, Miss("unreadable", error.strerror or str(error)))
     said = judge(bytes(data[: 8 + min(int.from_bytes(data[:8], "little"), len(data))]), len(data), key)
     if isinstance(said, Said):
-        found = checksum(data) if said.version == "3" else sha256(data[said.start :]).hexdigest()
+        if said.version == "3":
+            found = checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]]).decode()
+        else:
+            found = sha256(data[said.start :]).hexdigest()
         if found != said.checksum:
             said = Miss("damaged", f"checksum {found}, the header says {said.checksum}")
     if isinstance(said, Said) and said.signature in formats:

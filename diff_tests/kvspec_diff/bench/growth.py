@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 from kvspec.members import Layout, Part, Plain, Pooled, Quantized, Recurrent, Window
+from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
-from kvspec_torch.store import BlockStore
 from safetensors.torch import save_file
 
 from kvspec_diff.bench.goals import DOUBLED

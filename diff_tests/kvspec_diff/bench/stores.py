@@ -15,8 +15,8 @@ from time import perf_counter
 import torch
 from kvspec.members import Layout, Part, Plain
 from kvspec_record.bench.pools import interleaved
+from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
-from kvspec_torch.store import BlockStore
 from safetensors.torch import save_file
 
 from kvspec_diff.bench import growth

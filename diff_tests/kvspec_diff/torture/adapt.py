@@ -1,23 +1,25 @@
 """What the parts ask of the torch store, in one place."""
 
-from typing import Any
-
+from kvspec_torch.block_store import BlockStore
 from kvspec_torch.entry_format import CHECKSUM, checksum
-from kvspec_torch.store import BlockStore
+from kvspec_torch.reports import Report
 
 
 def seal(data: bytes) -> bytes:
     """An entry with the checksum that fits it, if there is a place for one."""
     if len(data) <= CHECKSUM.stop:
         return data
-    return data[: CHECKSUM.start] + checksum(memoryview(data)) + data[CHECKSUM.stop :]
+    before, after = data[: CHECKSUM.start], data[CHECKSUM.stop :]
+    return before + checksum([memoryview(before), memoryview(after)]) + after
 
 
-def write_all(store: BlockStore) -> list[Any]:
-    """Write the queue of a store without a writer of its own; the reports, each of them `acknowledged`."""
-    reports = []
-    while (report := store.write_next()).status != "idle":
-        reports.append(report)
+def step(store: BlockStore) -> Report:
+    """Write the first of the queue, as the store's writer does in the background."""
+    return store._step()
+
+
+def write_all(store: BlockStore) -> None:
+    """Write the queue of a store without a writer of its own; nothing may go wrong."""
+    while (report := step(store)).status != "idle":
         if report.status != "acknowledged":
             raise AssertionError(f"was not written: {report}")
-    return reports

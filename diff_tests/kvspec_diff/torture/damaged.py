@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+from kvspec_torch.block_store import BlockStore
 from kvspec_torch.entry_format import Miss
-from kvspec_torch.store import BlockStore
 
 from kvspec_diff.damage import Harm, every_bit, every_length
 from kvspec_diff.torture import toys

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
+from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block
-from kvspec_torch.store import TEMPORARY, BlockStore
+from kvspec_torch.store import TEMPORARY
 
 from kvspec_diff.torture import toys
 from kvspec_diff.torture.figures import Part, Tally, Tell
