@@ -203,8 +203,8 @@ class BlockStore:
         core = self._core
         with core.lock:
             queued = len(core.queue) + len(core.writing)
-            foreign = len(core.foreign), core.foreign_bytes
-            return Stats(len(core.index), core.indexed_bytes, *foreign, queued, len(core.acknowledged))
+            ours = len(core.shelf.entries), core.shelf.entry_bytes
+            return Stats(*ours, len(core.shelf.foreign), core.shelf.foreign_bytes, queued, len(core.acknowledged))
 
     def verify(self) -> Iterator[Checked]:
         """Read every file, and say of each what it is."""

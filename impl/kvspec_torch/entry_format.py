@@ -17,9 +17,9 @@ from hashlib import sha256
 import xxhash
 
 from kvspec_torch.blocks import Block, fit_block
-from kvspec_torch.entry_form import LARGEST, Entry, Form, Forms, Header, Miss, entry, views
 from kvspec_torch.errors import Misuse
 from kvspec_torch.files import buffer
+from kvspec_torch.frames import LARGEST, Entry, Frame, Frames, Header, Miss, entry, views
 from kvspec_torch.older import judge_other, upgraded
 from kvspec_torch.parts import bits
 
@@ -77,7 +77,7 @@ def digest(what: str, value: object) -> str:
 # Bytes: writing an entry, and reading it.
 
 
-class Format(Forms):
+class Format(Frames):
     """Writes and reads the entries of one layout."""
 
     def write(self, key: str, parent: str | None, block: Block) -> memoryview:
@@ -85,14 +85,14 @@ class Format(Forms):
         digest("key", key)
         if parent is not None:
             digest("parent", parent)
-        fit_block(self.layout, block, self.members)
+        fit_block(self, block)
         if not self.legal(block.index):
             raise Misuse(f"block {block.index}: no prefix is so long")
-        form = self.form(block.index, block.stateful)
-        head = self.head(form, b"0" * 32, key, parent, block.index, block.stateful)
-        data = buffer(len(head) + form.payload)
+        frame = self.frame(block.index, block.stateful)
+        head = self.head(frame, b"0" * 32, key, parent, block.index, block.stateful)
+        data = buffer(len(head) + frame.payload)
         data[: len(head)] = head
-        for path, target in views(form, data[len(head) :], bits=True).items():
+        for path, target in views(frame, data[len(head) :], bits=True).items():
             target.copy_(bits(block.parts[path]))
         data[CHECKSUM] = checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]])
         return data
@@ -111,12 +111,12 @@ class Format(Forms):
             return Miss("header", f"block {index}, of {tokens} tokens")
         if stateful == "0" and self.stateless:
             return Miss("header", "lacks states, and the layout has none")
-        form = self.form(int(index), stateful == "1")
-        wanted = self.head(form, found[1], key, parent or None, int(index), stateful == "1")
+        frame = self.frame(int(index), stateful == "1")
+        wanted = self.head(frame, found[1], key, parent or None, int(index), stateful == "1")
         if not head.startswith(wanted):
             return Miss("header", "is not written in the one way")
-        if size != len(wanted) + form.payload:
-            return Miss("length", f"{size} bytes, {len(wanted) + form.payload} are wanted")
+        if size != len(wanted) + frame.payload:
+            return Miss("length", f"{size} bytes, {len(wanted) + frame.payload} are wanted")
         return Header(key, parent or None, size, len(wanted), int(index), stateful == "1")
 
     def read(self, data: memoryview, key: str, index: int | None = None) -> Entry | Miss:
@@ -136,10 +136,10 @@ class Format(Forms):
         if found != data[CHECKSUM]:
             return Miss("damaged", f"checksum {found.decode()}, the header says {bytes(data[CHECKSUM]).decode()}")
         assert header.index is not None
-        form = self.form(header.index, bool(header.stateful))
-        return entry(header, self.layout.block_size, views(form, data[header.start :]))
+        frame = self.frame(header.index, bool(header.stateful))
+        return entry(header, self.layout.block_size, views(frame, data[header.start :]))
 
-    def head(self, form: Form, check: bytes, key: str, parent: str | None, index: int, stateful: bool) -> bytes:
+    def head(self, frame: Frame, check: bytes, key: str, parent: str | None, index: int, stateful: bool) -> bytes:
         """The one way to write what is before the payload."""
         offset = (index + 1) * self.layout.block_size
         offsets = "".join(f'"offset.{path}":"{offset}",' for path in self.windows if stateful)
@@ -148,7 +148,7 @@ class Format(Forms):
             f'"signature":"{self.signature}","stateful":"{int(stateful)}","tokens":"{self.layout.block_size}",'
             f'"version":"{VERSION}"}}'
         )
-        text = START + check + fields.encode() + form.text
+        text = START + check + fields.encode() + frame.text
         text = text.ljust(-(-len(text) // 8) * 8)
         return len(text).to_bytes(8, "little") + text
 

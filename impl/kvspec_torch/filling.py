@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 
 from kvspec_torch.blocks import Cache
-from kvspec_torch.entry_form import Entry, Header, view
 from kvspec_torch.entry_format import CHECKSUM, checksum
 from kvspec_torch.files import buffer
+from kvspec_torch.frames import Entry, Header, view
 from kvspec_torch.keeping import Kept, Ring, Sliced
 from kvspec_torch.parts import bits
 from kvspec_torch.store import ENTRY, Store
@@ -104,10 +104,10 @@ class Into:
 
     def read(self, header: Header, index: int, last: bool) -> bool:
         """Read one entry; False if it is not what it should be: then there may be anything where it belongs."""
-        form = self.format.form(index, bool(header.stateful))
+        frame = self.format.frame(index, bool(header.stateful))
         head, pieces = buffer(header.start), []
         start, stop = index * self.format.layout.block_size, (index + 1) * self.format.layout.block_size
-        for tensor in form.tensors:
+        for tensor in frame.tensors:
             if tensor.path in self._states:
                 pieces.append(self._states[tensor.path][: tensor.stop - tensor.start])
                 continue
@@ -122,7 +122,7 @@ class Into:
         said = self.format.judge(bytes(head), header.size)
         if said != header or checksum([head[: CHECKSUM.start], head[CHECKSUM.stop :], *pieces]) != head[CHECKSUM]:
             return False
-        for tensor in form.tensors if last else ():
+        for tensor in frame.tensors if last else ():
             if tensor.path in self._states:
                 state = view(tensor, self._states[tensor.path][: tensor.stop - tensor.start])
                 _put_state(self.cache._kept[tensor.path], stop, state)

@@ -17,8 +17,8 @@ from typing import Any
 
 from kvspec.members import WIDTHS
 
-from kvspec_torch.entry_form import CODES, LARGEST, Entry, Form, Forms, Header, Miss, entry, views
 from kvspec_torch.files import buffer
+from kvspec_torch.frames import CODES, LARGEST, Entry, Frame, Frames, Header, Miss, entry, views
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
 HEXADECIMAL = frozenset("0123456789abcdef")
@@ -29,9 +29,9 @@ def name_in_version_2(path: str) -> str:
     return "layer_" + path.replace(".", "_")
 
 
-def judge_other(forms: Forms, head: bytes, size: int) -> Header | Miss:
+def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
     """What a file is that does not begin as entries of the newest version do: one of version 2, or a miss."""
-    header = _header(forms, head, size)
+    header = _header(frames, head, size)
     if isinstance(header, Miss):
         return header
     metadata = header["__metadata__"]
@@ -44,46 +44,46 @@ def judge_other(forms: Forms, head: bytes, size: int) -> Header | Miss:
         return Miss("signature", "has none: nobody knows what its bytes mean")
     if metadata.keys() != FIELDS:
         return Miss("header", f"has not exactly the fields {', '.join(sorted(FIELDS))}")
-    if metadata["signature"] != forms.signature:
-        return Miss("signature", f"signature {metadata['signature']}, {forms.signature} is wanted")
+    if metadata["signature"] != frames.signature:
+        return Miss("signature", f"signature {metadata['signature']}, {frames.signature} is wanted")
     parent = metadata["parent"] or None
     if not all(_is_digest(metadata[name]) for name in ("key", "checksum")) or not (
         parent is None or _is_digest(parent)
     ):
         return Miss("header", "its keys and its checksum are no SHA-256 in lower case")
-    if metadata["tokens"] != str(forms.layout.block_size):
+    if metadata["tokens"] != str(frames.layout.block_size):
         return Miss("header", f"{metadata['tokens']} tokens")
     return Header(metadata["key"], parent, size, 8 + int.from_bytes(head[:8], "little"), older=True)
 
 
-def upgraded(forms: Forms, data: memoryview, header: Header, index: int | None) -> Entry | Miss:
+def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None) -> Entry | Miss:
     """The entry of version 2 in `data`, as one of the newest version, with the same meaning (E3)."""
     if index is None:
         return Miss("header", "does not say which block of its prefix it is, and its parents are not all there")
-    told = _header(forms, bytes(data[: forms.longest]), len(data))
+    told = _header(frames, bytes(data[: frames.longest]), len(data))
     if isinstance(told, Miss):
         return told
-    stateful = forms.stateless or len(told) - 1 == len(forms.form(index, True).tensors)
-    form = forms.form(index, stateful)
-    starts = _starts(form, told)
+    stateful = frames.stateless or len(told) - 1 == len(frames.frame(index, True).tensors)
+    frame = frames.frame(index, stateful)
+    starts = _starts(frame, told)
     if isinstance(starts, Miss):
         return starts
-    if len(data) != header.start + form.payload:
-        return Miss("length", f"{len(data)} bytes, {header.start + form.payload} are wanted")
+    if len(data) != header.start + frame.payload:
+        return Miss("length", f"{len(data)} bytes, {header.start + frame.payload} are wanted")
     old = data[header.start :]
     found, wanted = sha256(old).hexdigest(), told["__metadata__"]["checksum"]
     if found != wanted:
         return Miss("damaged", f"checksum {found}, the header says {wanted}")
-    payload = buffer(form.payload)
-    for tensor, start in zip(form.tensors, starts, strict=True):
+    payload = buffer(frame.payload)
+    for tensor, start in zip(frame.tensors, starts, strict=True):
         payload[tensor.start : tensor.stop] = old[start : start + tensor.stop - tensor.start]
-    return entry(replace(header, index=index, stateful=stateful), forms.layout.block_size, views(form, payload))
+    return entry(replace(header, index=index, stateful=stateful), frames.layout.block_size, views(frame, payload))
 
 
-def _starts(form: Form, told: Mapping[str, Any]) -> list[int] | Miss:
-    """Where each tensor of the form begins, if the header's tensors are these and fill the payload without a gap."""
+def _starts(frame: Frame, told: Mapping[str, Any]) -> list[int] | Miss:
+    """Where each tensor of the frame begins, if the header's tensors are these and fill the payload without a gap."""
     found = []
-    for tensor in form.tensors:
+    for tensor in frame.tensors:
         said = told.get(name_in_version_2(tensor.path))
         if not isinstance(said, dict) or said.keys() != {"dtype", "shape", "data_offsets"}:
             return Miss("header", f"does not say what {tensor.path} is")
@@ -100,13 +100,13 @@ def _starts(form: Form, told: Mapping[str, Any]) -> list[int] | Miss:
     return [start for start, _ in found]
 
 
-def _header(forms: Forms, head: bytes, size: int) -> dict[str, Any] | Miss:
+def _header(frames: Frames, head: bytes, size: int) -> dict[str, Any] | Miss:
     """The header of a file of `size` bytes as an object with metadata of the format, or why it has none."""
     if head[8:9] != b"{":
         return Miss("foreign", "does not begin like an entry")
     length = int.from_bytes(head[:8], "little")
-    if length > min(size, forms.longest) - 8:
-        most = min(size, forms.longest) - 8
+    if length > min(size, frames.longest) - 8:
+        most = min(size, frames.longest) - 8
         return Miss("length", f"a header of {length} bytes in {size}, where at most {most} are read")
     try:
         header = json.loads(head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)

@@ -14,11 +14,12 @@ from collections import OrderedDict
 from contextlib import suppress
 from threading import RLock
 
-from kvspec_torch.entry_form import Header
 from kvspec_torch.entry_format import DIGEST, Entry, Format, Miss, digest
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.files import Files, buffer
+from kvspec_torch.frames import Header
 from kvspec_torch.reports import Report
+from kvspec_torch.shelf import Shelf
 
 Action = tuple[str, str, str]
 
@@ -63,10 +64,9 @@ class Store:
         self.hot: OrderedDict[str, memoryview] = OrderedDict()  # copies in memory, the least recently used first
         self.queue: OrderedDict[str, memoryview] = OrderedDict()  # what is to be written, the longest queued first
         self.writing: dict[str, memoryview] = {}  # what is in a temporary file; in memory, too, until that is renamed
-        self.index: OrderedDict[str, Header] = OrderedDict()  # the entries' files, the least recently used first
-        self.foreign: OrderedDict[str, tuple[int, Miss]] = OrderedDict()  # files under a key that are none of ours
+        self.shelf = Shelf()  # the files
         self.acknowledged: set[str] = set()
-        self.indexed_bytes = self.foreign_bytes = self.hot_bytes = self._writing_bytes = 0
+        self.hot_bytes = self._writing_bytes = 0
         self._unsettled: dict[str, None] = {}  # names were changed since the folder was synced
         self._actions: list[Action] = []
         self._open()
@@ -74,7 +74,7 @@ class Store:
     @property
     def used(self) -> int:
         """Bytes of all files, the temporary ones at their full length (T2)."""
-        return self.indexed_bytes + self.foreign_bytes + self._writing_bytes
+        return self.shelf.entry_bytes + self.shelf.foreign_bytes + self._writing_bytes
 
     def is_busy(self) -> bool:
         """Whether `write_next` has anything to do."""
@@ -112,7 +112,7 @@ class Store:
     def use(self, key: str) -> None:
         """Count this as a use of an entry."""
         with self.lock:
-            for tier in (self.hot, self.index):
+            for tier in (self.hot, self.shelf.entries):
                 if key in tier:
                     tier.move_to_end(key)
 
@@ -131,41 +131,31 @@ class Store:
 
     def header(self, key: str) -> Header | None:
         """What the latest version of an entry says of itself, or None if there is none."""
-        if self.read_only and key not in self.index:  # somebody else may have written it
+        if self.read_only and key not in self.shelf.entries:  # somebody else may have written it
             self._discover(key)
         with self.lock:
             for tier in (self.hot, self.queue, self.writing):
                 if key in tier:
                     return self._judge(tier[key])
-            return self.index.get(key)
+            return self.shelf.entries.get(key)
 
     def examine(self, key: str) -> Entry | Miss:
         """What an entry's file is, whatever else there is of it."""
         try:
             return self.format.read(self.files.read(digest("key", key) + ENTRY), key, self.place(key))
         except OSError as error:
-            gone = isinstance(error, FileNotFoundError) and key not in self.index
+            gone = isinstance(error, FileNotFoundError) and key not in self.shelf.entries
             return Miss("absent" if gone else "unreadable", str(error))
 
     def filed(self, key: str) -> bool:
         """Whether the latest version of an entry is the one in its file."""
         with self.lock:
-            return key in self.index and not any(key in tier for tier in (self.hot, self.queue, self.writing))
+            return key in self.shelf.entries and not any(key in tier for tier in (self.hot, self.queue, self.writing))
 
     def place(self, key: str) -> int | None:
         """Which block of its prefix an entry is: what it says, or else as many as there are parents."""
         with self.lock:
-            up: list[Header] = []
-            header = self.index.get(key)
-            while header is not None and header.index is None and header.parent is not None:
-                up.append(header)
-                header = self.index.get(header.parent)
-            if header is None or header.start == 0:
-                return None
-            index = header.index or 0
-            for number, below in enumerate(reversed(up), index + 1):
-                below.index = number
-            return index + len(up)
+            return self.shelf.place(key)
 
     def evict(self, key: str) -> int:
         """Delete an entry's file; how many bytes it had. A later version that is still to be written stays.
@@ -174,21 +164,19 @@ class Store:
         """
         digest("key", key)
         with self.disk:
-            if key not in self.index and key not in self.foreign:
+            if key not in self.shelf:
                 raise Misuse(f"entry {key}: has no file")
             with suppress(FileNotFoundError):  # somebody deleted it
                 self.files.unlink(key + ENTRY)
             with self.lock:
                 self._unsettled[key] = None
-                if key in self.foreign:
-                    return self._forget_foreign(key)
+                if key in self.shelf.foreign:
+                    return self.shelf.take(key)
                 if key in self.hot and key not in self.queue and key not in self.writing:
                     self._cool(key)
-                size = self.index.pop(key).size
-                self.indexed_bytes -= size
                 self.acknowledged.discard(key)
                 self._did("evict", key)
-                return size
+                return self.shelf.take(key)
 
     def write_next(self) -> Report:
         """Write the first entry of the queue, and say what came of it. `OSError` is never raised."""
@@ -247,19 +235,13 @@ class Store:
             lacking = f"{self.used + size - self.budget} bytes are lacking"
             if len(evicted) == self.evictions:
                 return tuple(evicted), f"{lacking}, and one call evicts at most {self.evictions}", None
-            victim = self.victim(key)
+            victim = self.shelf.victim(key) or key
             try:
                 self.evict(victim)
             except OSError as error:
                 return tuple(evicted), f"{lacking}, and entry {victim} cannot be deleted: {error}", error
             evicted.append(victim)
         return tuple(evicted), "", None
-
-    def victim(self, spared: str | None = None) -> str:
-        """Who is to be evicted next; `spared` only if there is nobody else."""
-        with self.lock:
-            firsts = (key for tier in (self.foreign, self.index) for key in tier)
-            return next((key for key in firsts if key != spared), spared or "")
 
     def _write(self, key: str, size: int) -> OSError | None:
         """From the queue into a file of its own name; the error, if that fails before the name is there."""
@@ -280,7 +262,7 @@ class Store:
         with self.lock:
             del self.writing[key]
             self._writing_bytes -= len(data)
-            self._show(key, self._judge(data))
+            self.shelf.put(key, self._judge(data), len(data))
             self._unsettled[key] = None
             self._did("rename", key)
         return None
@@ -312,7 +294,7 @@ class Store:
             return tuple(key for key in changed if self._acknowledge(key))
 
     def _acknowledge(self, key: str) -> bool:
-        if key not in self.index:
+        if key not in self.shelf.entries:
             return False
         self.acknowledged.add(key)
         self._did("acknowledge", key)
@@ -333,18 +315,14 @@ class Store:
         if self.read_only:
             return
         reclaimed = []
-        while self.used > self.budget:
-            key = self.victim()
-            self.files.unlink(key + ENTRY)
-            if key in self.foreign:
-                self._forget_foreign(key)
-            else:
-                self.indexed_bytes -= self.index.pop(key).size
-                reclaimed.append(key)
+        while self.used > self.budget and (victim := self.shelf.victim()):
+            self.files.unlink(victim + ENTRY)
+            reclaimed.append(victim)
+            self.shelf.take(victim)
         self.files.sync_folder()
         for key in reclaimed:
             self._did("reclaim", key)
-        for key in self.index:
+        for key in self.shelf.entries:
             self._did("recover", key)
             self._acknowledge(key)
 
@@ -355,28 +333,26 @@ class Store:
         except FileNotFoundError:
             return  # somebody deleted it
         except OSError:
-            self._show(key, Header(key, None, self.files.size(key + ENTRY), 0))
-            return
-        found = self.format.judge(head, size)
+            size = self.files.size(key + ENTRY)
+            found: Header | Miss = Header(key, None, size, 0)
+        else:
+            found = self.format.judge(head, size)
         if isinstance(found, Header) and found.key != key:
             found = Miss("key", f"key {found.key}, {key} is wanted")
-        if isinstance(found, Header):
-            self._show(key, found)
-        else:
-            self.foreign[key] = size, found
-            self.foreign_bytes += size
+        with self.lock:
+            self.shelf.put(key, found, size)
 
     # What several of these need.
 
     def _find(self, key: str) -> memoryview | Miss | OSError:
         """The bytes of the latest version, for the caller to keep."""
+        absent = Miss("absent", f"entry {key} is not in the store")
         with self.lock:
             tier = next((tier for tier in (self.hot, self.queue, self.writing) if key in tier), {})
             data = tier.get(key)
-            if data is None and key not in self.index and not self.read_only:
-                return (
-                    self.foreign[key][1] if key in self.foreign else Miss("absent", f"entry {key} is not in the store")
-                )
+            known = key in self.shelf.entries
+            if data is None and not known and not self.read_only:
+                return self.shelf.foreign.get(key, (0, absent))[1]
         if data is not None:
             copy = buffer(len(data))
             copy[:] = data
@@ -384,8 +360,7 @@ class Store:
         try:
             return self.files.read(key + ENTRY)
         except FileNotFoundError as error:
-            known = key in self.index or not self.read_only
-            return error if known else Miss("absent", f"entry {key} is not in the store")
+            return error if known else absent
         except OSError as error:
             return error
 
@@ -401,19 +376,6 @@ class Store:
         """Drop the copy in memory; a lower tier has that version."""
         self.hot_bytes -= len(self.hot.pop(key))
         self._did("cool", key)
-
-    def _show(self, key: str, header: Header) -> None:
-        """A file has this name now, in place of whatever had it."""
-        if key in self.foreign:
-            self._forget_foreign(key)
-        self.indexed_bytes += header.size - (self.index[key].size if key in self.index else 0)
-        self.index[key] = header
-        self.index.move_to_end(key)
-
-    def _forget_foreign(self, key: str) -> int:
-        size, _ = self.foreign.pop(key)
-        self.foreign_bytes -= size
-        return size
 
     def _judge(self, data: memoryview) -> Header:
         header = self.format.judge(bytes(data[: self.format.longest]), len(data))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from kvspec_torch.entry_form import Entry, Miss
 from kvspec_torch.errors import Misuse
+from kvspec_torch.frames import Entry, Miss
 from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
 
@@ -64,7 +64,7 @@ def gc(store: Store, budget: int, step: Callable[[], Report]) -> Iterator[Checke
     """Evict until all files take at most `budget` bytes: foreign ones first, then the least recently used."""
     if type(budget) is not int or budget < 0:
         raise Misuse(f"budget: {budget!r}, at least 0 is wanted")
-    while store.used > budget and (key := store.victim()):
+    while store.used > budget and (key := store.shelf.victim()):
         size = store.evict(key)
         store.take_actions()
         yield Checked(key, size, "evicted")
@@ -73,5 +73,5 @@ def gc(store: Store, budget: int, step: Callable[[], Report]) -> Iterator[Checke
 
 def _all(store: Store) -> list[tuple[str, int]]:
     with store.lock:
-        ours = [(key, header.size) for key, header in store.index.items()]
-        return ours + [(key, size) for key, (size, _) in store.foreign.items()]
+        ours = [(key, header.size) for key, header in store.shelf.entries.items()]
+        return ours + [(key, size) for key, (size, _) in store.shelf.foreign.items()]

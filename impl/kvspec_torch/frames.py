@@ -13,7 +13,7 @@ import torch
 from kvspec.members import WIDTHS, Layout, Pooled, Window
 
 from kvspec_torch.blocks import Block
-from kvspec_torch.parts import DTYPES, INTEGERS, block_parts, paths, right, stateless
+from kvspec_torch.parts import DTYPES, INTEGERS, Form
 
 LARGEST = 2**63 - 1
 """No token and no number in a header is larger."""
@@ -79,7 +79,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Form:
+class Frame:
     """What stays the same from block to block: the tensors in their order, the header's text, bytes of payload."""
 
     tensors: tuple[Tensor, ...]
@@ -87,18 +87,16 @@ class Form:
     payload: int
 
 
-class Forms:
-    """The forms of a layout's blocks, each worked out once."""
+class Frames(Form):
+    """The frames of a layout's blocks, each worked out once."""
 
     def __init__(self, layout: Layout) -> None:
-        self.layout = right(layout)
-        self.signature, self.members = layout.signature, paths(layout)
-        self.stateless = stateless(layout)
-        leaves = layout.leaves
+        super().__init__(layout)
+        self.signature, leaves = self.layout.signature, self.leaves
         self.windows = sorted(path for path, leaf in leaves.items() if isinstance(leaf, Window))
         self._ratios = sorted({leaf.ratio for leaf in leaves.values() if isinstance(leaf, Pooled)})
         self._sizes = sorted({leaf.size for leaf in leaves.values() if isinstance(leaf, Window)})
-        self._known: dict[tuple[int, ...], Form] = {}
+        self._known: dict[tuple[int, ...], Frame] = {}
         each = (len(path) + 22 * len(part.shape) + 140 for path, (_, part) in self.members.items())
         self.longest = 1024 + sum(each) + sum(len(path) + 40 for path in self.windows)
         """Bytes that hold any header of this layout."""
@@ -107,7 +105,7 @@ class Forms:
         """Whether a prefix can be so long."""
         return 0 <= index < LARGEST // self.layout.block_size
 
-    def form(self, index: int, stateful: bool) -> Form:
+    def frame(self, index: int, stateful: bool) -> Frame:
         """What the entry of this block looks like."""
         start, end = index * self.layout.block_size, (index + 1) * self.layout.block_size
         rows = [end // ratio - start // ratio for ratio in self._ratios]
@@ -116,8 +114,8 @@ class Forms:
             self._known[key] = self._form(index, stateful)
         return self._known[key]
 
-    def _form(self, index: int, stateful: bool) -> Form:
-        parts = block_parts(self.layout, self.members, index, stateful)
+    def _form(self, index: int, stateful: bool) -> Frame:
+        parts = self.block(index, stateful)
         found, text, at = [], "", 0
         for path, (part, shape) in sorted(parts.items(), key=lambda each: (-WIDTHS[each[1][0].dtype], each[0])):
             end = at + prod(shape) * WIDTHS[part.dtype]
@@ -125,7 +123,7 @@ class Forms:
             text += f',"{path}":{{"dtype":"{CODES[part.dtype]}","shape":[{sides}],"data_offsets":[{at},{end}]}}'
             found.append(Tensor(path, part.dtype, shape, at, end))
             at = end
-        return Form(tuple(found), text.encode() + b"}", at)
+        return Frame(tuple(found), text.encode() + b"}", at)
 
 
 def view(tensor: Tensor, data: memoryview, bits: bool = False) -> torch.Tensor:
@@ -136,9 +134,9 @@ def view(tensor: Tensor, data: memoryview, bits: bool = False) -> torch.Tensor:
     return torch.frombuffer(data, dtype=dtype).view(tensor.shape)
 
 
-def views(form: Form, payload: memoryview, bits: bool = False) -> dict[str, torch.Tensor]:
+def views(frame: Frame, payload: memoryview, bits: bool = False) -> dict[str, torch.Tensor]:
     """The tensors of a payload by path."""
-    return {each.path: view(each, payload[each.start : each.stop], bits) for each in form.tensors}
+    return {each.path: view(each, payload[each.start : each.stop], bits) for each in frame.tensors}
 
 
 def entry(header: Header, tokens: int, parts: Mapping[str, torch.Tensor]) -> Entry:
