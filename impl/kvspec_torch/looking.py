@@ -16,9 +16,9 @@ from typing import Any
 
 from kvspec.members import WIDTHS
 
-from kvspec_torch.entry_form import CODES
 from kvspec_torch.entry_format import CHECKSUM, DIGEST, METADATA, Format, Miss, checksum
 from kvspec_torch.files import Folder
+from kvspec_torch.frames import CODES
 from kvspec_torch.layouts import LAYOUT
 from kvspec_torch.lock import NAME as LOCK
 from kvspec_torch.store import ENTRY, TEMPORARY

@@ -4,6 +4,7 @@ Every bit of a small entry turned round, every length cut to, and headers of whi
 takes is counted by Python and bounded by the system; what it touches is heard of by an audit hook.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 from itertools import chain
@@ -50,10 +51,11 @@ def _read_all(store: BlockStore, folder: Path, tally: Tally, mutated: int, seed:
     if not toys.same(store.load(key), whole):
         tally.fault("failed", "the whole entry is not read")
     most = 0
-    with Watch(folder) as watch, Taken() as taken, limited(MAPPED):
+    with limited(MAPPED), Taken() as taken, open(path, "r+b", buffering=0) as file, Watch(folder) as watch:
         for number, (kind, how, data) in enumerate(harms):
             tally.tell(number, len(harms), "damaged entries")
-            path.write_bytes(data)
+            file.truncate(0)
+            os.pwrite(file.fileno(), data, 0)
             taken.begin()
             harm.try_one(how, data, lambda _: store.load(key))
             most = max(most, took := taken.most())

@@ -29,11 +29,9 @@ from kvspec_diff.torture.figures import Part, Tally, Tell
 WHAT = "SIGKILL at random moments of a process that saves"
 LAYOUT = toys.LARGE
 KEYS = 12
-LONGEST = 0.03
-"""Seconds that a child has at most once it began to open the store."""
+OPENING, LONGEST = 0.03, 0.1
+"""Seconds that a child has at most once it began to open the store, or has opened it."""
 BUDGET = 2**30
-PATIENCE = 30.0
-"""Seconds until a child that does not die or begin is given up."""
 
 Floors = dict[str, int]
 """By key the version that was acknowledged last."""
@@ -108,11 +106,15 @@ def one(folder: Path, chain: Chain, number: int, seed: int, of: random.Random) -
         _child(folder, chain, number, seed, writing)
     os.close(writing)
     with open(reading, "rb", buffering=0) as pipe:
-        pipe.read(1)  # it is there
-        time.sleep(of.random() ** 2 * LONGEST)
+        text = pipe.read(6)  # that it is there
+        if of.random() < 0.2:
+            time.sleep(of.random() * OPENING)
+        else:
+            text += pipe.read(7)  # that it has opened the store
+            time.sleep(of.random() * LONGEST)
         os.kill(child, signal.SIGKILL)
         ended(child)
-        lines = (pipe.read() or b"").decode().split("\n")
+        lines = (text + pipe.readall()).decode().split("\n")
     said = [line.split(" ") for line in lines[:-1]]  # a line that was not finished was not said
     return said, ["opened"] in said
 
@@ -171,7 +173,7 @@ def _child(folder: Path, chain: Chain, number: int, seed: int, pipe: int) -> NoR
         os.write(pipe, (" ".join(map(str, words)) + "\n").encode())
 
     with contextlib.suppress(BaseException):
-        os.write(pipe, b"!")
+        say("begun")
         try:
             work(folder, chain, number, random.Random(seed), say)
         except BaseException as error:
