@@ -21,7 +21,7 @@ from typing import NoReturn
 import torch
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block
-from kvspec_torch.store import TEMPORARY
+from kvspec_torch.store import ENTRY, TEMPORARY
 
 from kvspec_diff.torture import toys
 from kvspec_diff.torture.figures import Part, Tally, Tell
@@ -149,7 +149,7 @@ def look(folder: Path, chain: Chain, floors: Floors, number: int, tally: Tally) 
         left = [each for each in os.listdir(folder) if each.endswith(TEMPORARY)]
         if left:
             tally.fault("failed", f"after kill {number}: {left} are left")
-        shown = {each.partition(".")[0] for each in os.listdir(folder)}
+        shown = {each.removesuffix(ENTRY) for each in os.listdir(folder) if each.endswith(ENTRY)}
         for place, key in enumerate(chain.keys):
             found, least = store.load(key), floors.get(key, 0)
             tally.count("entries read back", int(isinstance(found, Block)))
