@@ -106,6 +106,10 @@ def _parted(entry: bytes) -> tuple[bytes, bytes]:
     return entry[FIXED : FIXED + length], entry[FIXED + length :]
 
 
+def _version(entry: bytes) -> int:
+    return int.from_bytes(entry[len(MAGIC) : len(MAGIC) + 4], "big")
+
+
 def _joined(entry: bytes, text: bytes) -> bytes:
     return entry[: FIXED - 4] + len(text).to_bytes(4, "big") + text + _parted(entry)[1]
 
@@ -128,7 +132,7 @@ def _odd_value(of: random.Random, entry: bytes) -> bytes:
     header[name] = value
     whole = not isinstance(value, float) and not (name == "parent" and value is None)
     if name != "checksum" and whole and of.random() < 0.5:
-        header["checksum"] = checksum(header, payload)
+        header["checksum"] = checksum(header, payload, _version(entry))
     return _joined(entry, json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
 
 

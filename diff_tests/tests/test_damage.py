@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import kvspec_reference.entry_format as entry_format
 import pytest
 from kvspec.members import Layout
 from kvspec_diff.damage import KINDS, Harm, every_bit, every_length, headers, torture
-from kvspec_reference.entry_format import Entry, key_of, read_entry, write_entry
+from kvspec_reference.entry_format import Entry, key_of, read_entry, upgrade, write_entry
 from kvspec_reference.files import Recording
 from kvspec_reference.store import ENTRY, Store
 
@@ -24,15 +25,25 @@ def read(data: bytes) -> Any:
     return read_entry(data, SIGNATURE, KEY)
 
 
-def test_every_damage_is_a_miss_with_a_reason(record_property: Callable[[str, object], None]) -> None:
-    assert read(DATA) == WHOLE
-    harm = torture(DATA, read, MUTATED)
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_damage_is_a_miss_with_a_reason(version: int, record_property: Callable[[str, object], None]) -> None:
+    data = write_entry(WHOLE, SIGNATURE, version)
+    assert read(data) == WHOLE
+    harm = torture(data, read, MUTATED)
     assert harm.misread == []
-    assert harm.tried == 8 * len(DATA) + len(DATA) + 4 + MUTATED
+    assert harm.tried == 8 * len(data) + len(data) + 4 + MUTATED
     assert set(harm.reasons) == {"short", "foreign", "version", "header", "signature", "key", "length", "damaged"}
     assert min(harm.reasons.values()) >= 15, harm.reasons
-    text = f"{8 * len(DATA)} bits, {len(DATA) + 4} lengths and {MUTATED} headers of an entry damaged: all are misses"
-    record_property("say", f"entries: {text}")
+    text = f"{8 * len(data)} bits, {len(data) + 4} lengths and {MUTATED} headers of an entry damaged: all are misses"
+    record_property("say", f"entries, version {version}: {text}")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_nothing_damaged_is_upgraded(version: int) -> None:
+    """What is upgraded has the key and the meaning that it had; anything else is a miss (E3)."""
+    data = write_entry(WHOLE, SIGNATURE, version)
+    harm = torture(data, upgrade, MUTATED)
+    assert harm.misread == []
 
 
 def test_a_damaged_file_is_a_miss_of_the_store() -> None:
@@ -75,11 +86,12 @@ class Alike:
 
 
 def test_a_checksum_that_is_not_compared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_format, "checksum", lambda header, payload: Alike())
-    for source in (every_bit(DATA), headers(DATA, MUTATED)):
+    monkeypatch.setattr(entry_format, "checksum", lambda *given: Alike())
+    monkeypatch.setattr(entry_format, "write_entry", lambda *given: DATA)  # of what is upgraded, whatever it is
+    for source, reader in product((list(every_bit(DATA)), list(headers(DATA, MUTATED))), (read, upgrade)):
         harm = Harm()
         for how, data in source:
-            harm.try_one(how, data, read)
+            harm.try_one(how, data, reader)
         assert len(harm.misread) >= 50, "changed payloads, parents and counts are read"
 
 
@@ -87,17 +99,14 @@ def test_a_checksum_that_is_not_compared_is_noticed(monkeypatch: pytest.MonkeyPa
 def test_a_check_that_is_left_out_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checksum alone is not enough: it does not see how a header is written, nor what kind a value is of."""
     if fault == "canonical":
-        text: list[bytes] = []
-        split = entry_format._header
-        monkeypatch.setattr(entry_format, "_header", lambda given: (text.append(given), split(given))[1])
-        monkeypatch.setattr(entry_format, "canonical", lambda header: text[-1])
+        monkeypatch.setattr(entry_format, "_is_canonical", lambda text, header: True)
     elif fault == "digest":
         anything = re.compile(r".*")
         monkeypatch.setattr(entry_format, "DIGEST", anything)
-        monkeypatch.setattr(entry_format, "CHECKSUM", anything)
+        monkeypatch.setattr(entry_format, "CHECKSUMS", {2: anything, 3: anything})
     elif fault == "once":
         monkeypatch.setattr(entry_format, "_once", dict)
-        monkeypatch.setattr(entry_format, "canonical", lambda header: Alike())
+        monkeypatch.setattr(entry_format, "_is_canonical", lambda text, header: True)
     else:
         monkeypatch.setattr(entry_format, "LARGEST", 10**500)
     harm = Harm()

@@ -36,6 +36,20 @@ def is_stateless(layout: Layout) -> bool:
     return all(leaf.sliced for leaf in layout.leaves.values())
 
 
+def new_sizes(layout: Layout, start: int, end: int) -> dict[str, int]:
+    """By path, in order, the bytes that the tokens from `start` to `end` bring."""
+    sizes = {}
+    for path, (leaf, part) in parts_of(layout).items():
+        if isinstance(leaf, Recurrent):
+            rows = 1
+        elif isinstance(leaf, Window):
+            rows = end - start
+        else:
+            rows = leaf.rows(end) - leaf.rows(start)
+        sizes[path] = rows * part.bytes
+    return sizes
+
+
 class Cache:
     """What a model keeps of the tokens that it has seen, member by member; empty at first, with states of zeros.
 
@@ -57,19 +71,9 @@ class Cache:
         Of plain and quantized members and of windows, a row for each token; of pooled ones, the rows that these tokens
         complete; of recurrent ones, the state after them. Raises `Misuse` for anything else.
         """
-        _natural("count", count)
-        end = self.position + count
-        parts, sizes = parts_of(self.layout), {}
-        for path, (leaf, part) in parts.items():
-            if isinstance(leaf, Recurrent):
-                rows = 1
-            elif isinstance(leaf, Window):
-                rows = count
-            else:
-                rows = leaf.rows(end) - leaf.rows(self.position)
-            sizes[path] = rows * part.bytes
-        _check_sizes(new, sizes)
-        for path, (leaf, part) in parts.items():
+        end = self.position + _natural("count", count)
+        _check_sizes(new, new_sizes(self.layout, self.position, end))
+        for path, (leaf, part) in parts_of(self.layout).items():
             if isinstance(leaf, Recurrent):
                 self._held[path] = new[path]
             else:

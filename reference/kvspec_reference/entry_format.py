@@ -1,10 +1,13 @@
-"""One entry of a store as bytes, and the names of entries (E1, E2, E5, E6).
+"""One entry of a store as bytes, and the names of entries (E1-E3, E5, E6).
 
     magic (8 bytes), version (4), length of the header (4), header, payload
 
 Numbers are big-endian. The header is canonical JSON: keys sorted, no spaces, ASCII. It names the signature, the entry's
 key and its parent's, how many tokens the entry covers, the payload's length, and a checksum over all of these and the
 payload. There is one way to write an entry; whatever differs from it is a miss with a reason, and nothing is guessed.
+
+The version is 3. In version 2 the checksum is longer, and not over the version; it is read, and `upgrade` writes such
+an entry anew. Version 1 had no signature: what its bytes mean nobody can tell, so it is a miss, like any other.
 """
 
 import hashlib
@@ -19,14 +22,16 @@ from kvspec.operations import Misuse
 MAGIC = b"\x89kvspec\n"
 """No text file and no tensor file begins like this."""
 
-VERSION = 1
+VERSION, OLDER = 3, 2
+"""The version that is written, and the only other one that is read."""
+
 LONGEST_HEADER = 2048
 LARGEST = 2**63 - 1
 """No length and no count in a header is larger."""
 
 FIXED = len(MAGIC) + 8
 DIGEST = re.compile(r"[0-9a-f]{64}")
-CHECKSUM = re.compile(r"[0-9a-f]{32}")
+CHECKSUMS = {OLDER: DIGEST, VERSION: re.compile(r"[0-9a-f]{32}")}
 FIELDS = ("checksum", "key", "parent", "payload", "signature", "tokens")
 
 Reason = Literal[
@@ -102,13 +107,15 @@ def digest(what: str, value: Any) -> str:
 # Bytes: writing an entry, and reading it.
 
 
-def checksum(header: Mapping[str, Any], payload: bytes) -> str:
+def checksum(header: Mapping[str, Any], payload: bytes, version: int = VERSION) -> str:
     """Over the version, the header but for the checksum itself, and the payload (E5)."""
     rest = canonical({name: value for name, value in header.items() if name != "checksum"})
+    if version == OLDER:
+        return hashlib.sha256(rest + payload).hexdigest()
     return hashlib.blake2b(VERSION.to_bytes(4, "big") + rest + payload, digest_size=16).hexdigest()
 
 
-def write_entry(entry: Entry, signature: str) -> bytes:
+def write_entry(entry: Entry, signature: str, version: int = VERSION) -> bytes:
     """The bytes of an entry. Raises `Misuse` for what could not be read back."""
     digest("key", entry.key)
     digest("signature", signature)
@@ -120,9 +127,9 @@ def write_entry(entry: Entry, signature: str) -> bytes:
         raise Misuse(f"a payload is bytes, not {type(entry.payload).__name__}")
     header: dict[str, Any] = {"key": entry.key, "parent": entry.parent, "tokens": entry.tokens}
     header |= {"payload": len(entry.payload), "signature": signature}
-    header["checksum"] = checksum(header, entry.payload)
+    header["checksum"] = checksum(header, entry.payload, version)
     text = canonical(header)
-    return b"".join((MAGIC, VERSION.to_bytes(4, "big"), len(text).to_bytes(4, "big"), text, entry.payload))
+    return b"".join((MAGIC, version.to_bytes(4, "big"), len(text).to_bytes(4, "big"), text, entry.payload))
 
 
 def canonical(header: Mapping[str, Any]) -> bytes:
@@ -136,39 +143,64 @@ def read_entry(data: bytes, signature: str, key: str) -> Entry | Miss:
     Never raises for what `data` holds. What it allocates is bounded by the length of `data`, whatever a header says.
     """
     try:
-        header, payload = _split(data)
+        version, header, payload = _split(data)
         if header["signature"] != signature:
             raise _Unfit("signature", f"signature {header['signature']}, {signature} is wanted")
         if header["key"] != key:
             raise _Unfit("key", f"key {header['key']}, {key} is wanted")
-        found = checksum(header, payload)
-        if found != header["checksum"]:
-            raise _Unfit("damaged", f"checksum {found}, the header says {header['checksum']}")
+        _compare_checksum(version, header, payload)
     except _Unfit as unfit:
         return unfit.miss
     return Entry(key, header["parent"], header["tokens"], payload)
 
 
-def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header and payload, as far as they can be judged without knowing what is wanted."""
+def upgrade(data: bytes) -> bytes | Miss:
+    """An entry of version 2 in version 3, with the meaning that it has; one of version 3 as it is; or why not (E3)."""
+    try:
+        version, header, payload = _split(data)
+        _compare_checksum(version, header, payload)
+    except _Unfit as unfit:
+        return unfit.miss
+    if version == VERSION:
+        return data
+    return write_entry(Entry(header["key"], header["parent"], header["tokens"], payload), header["signature"])
+
+
+def claimed_signature(data: bytes) -> str | None:
+    """The signature that an entry says it has, whether it is damaged or not; None where there is none to be read."""
+    try:
+        signature: str = _split(data)[1]["signature"]
+    except _Unfit:
+        return None
+    return signature
+
+
+def _compare_checksum(version: int, header: Mapping[str, Any], payload: bytes) -> None:
+    found = checksum(header, payload, version)
+    if found != header["checksum"]:
+        raise _Unfit("damaged", f"checksum {found}, the header says {header['checksum']}")
+
+
+def _split(data: bytes) -> tuple[int, dict[str, Any], bytes]:
+    """Version, header and payload, as far as they can be judged without knowing what is wanted."""
     if len(data) < FIXED:
         raise _Unfit("short", f"{len(data)} bytes, the shortest entry has more than {FIXED}")
     if data[: len(MAGIC)] != MAGIC:
         raise _Unfit("foreign", "does not begin like an entry")
     version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "big")
-    if version != VERSION:
-        raise _Unfit("version", f"version {version}, only {VERSION} is known")
+    if version not in (OLDER, VERSION):
+        raise _Unfit("version", f"version {version}, only {OLDER} and {VERSION} are known")
     length = int.from_bytes(data[FIXED - 4 : FIXED], "big")
     if not 0 < length <= min(LONGEST_HEADER, len(data) - FIXED):
         raise _Unfit("length", f"a header of {length} bytes in {len(data)}, where at most {LONGEST_HEADER} are read")
-    header = _header(data[FIXED : FIXED + length])
+    header = _header(data[FIXED : FIXED + length], version)
     payload = data[FIXED + length :]
     if header["payload"] != len(payload):
         raise _Unfit("length", f"a payload of {header['payload']} bytes is told of, {len(payload)} are there")
-    return header, payload
+    return version, header, payload
 
 
-def _header(text: bytes) -> dict[str, Any]:
+def _header(text: bytes, version: int) -> dict[str, Any]:
     """The header, if each field is there once, of its kind, and it is written in the one way."""
     try:
         header = json.loads(text.decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
@@ -176,7 +208,7 @@ def _header(text: bytes) -> dict[str, Any]:
         raise _Unfit("header", f"cannot be read: {error}") from None
     if not isinstance(header, dict) or sorted(header) != list(FIELDS):
         raise _Unfit("header", f"has not exactly the fields {', '.join(FIELDS)}")
-    patterns = {"signature": DIGEST, "key": DIGEST, "parent": DIGEST, "checksum": CHECKSUM}
+    patterns = {"signature": DIGEST, "key": DIGEST, "parent": DIGEST, "checksum": CHECKSUMS[version]}
     for name, pattern in patterns.items():
         value = header[name]
         if not (name == "parent" and value is None) and not (type(value) is str and pattern.fullmatch(value)):
@@ -184,9 +216,13 @@ def _header(text: bytes) -> dict[str, Any]:
     for name in ("tokens", "payload"):
         if type(header[name]) is not int or not 0 <= header[name] <= LARGEST:
             raise _Unfit("header", f"{name} is {header[name]!r}")
-    if canonical(header) != text:
+    if not _is_canonical(text, header):
         raise _Unfit("header", "is not written in the one way")
     return header
+
+
+def _is_canonical(text: bytes, header: Mapping[str, Any]) -> bool:
+    return text == canonical(header)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,16 @@ from typing import Literal
 
 from kvspec.operations import Misuse, Refused
 
-from kvspec_reference.entry_format import DIGEST, Entry, Miss, digest, read_entry, write_entry
+from kvspec_reference.entry_format import (
+    DIGEST,
+    Entry,
+    Miss,
+    claimed_signature,
+    digest,
+    read_entry,
+    upgrade,
+    write_entry,
+)
 from kvspec_reference.files import Files
 
 Action = tuple[str, str, str]
@@ -55,8 +64,10 @@ class Store:
     first, and writes its file in pieces of `piece` bytes. After opening, what was found counts as used in the order of
     the keys, since files do not tell.
 
-    Opening finds the entries by the names of the files alone, deletes what is temporary, and acknowledges what it
-    found. It raises `OSError` if the folder cannot be looked after, and may then be tried again.
+    Opening finds the entries by the names of their files, deletes what is temporary, and acknowledges what it found.
+    An entry of another signature, or of none that can be read, is never returned nor acknowledged; it counts against
+    the budget, and is the first to go (E1, T2). It raises `OSError` if the folder cannot be looked after, and may then
+    be tried again.
     """
 
     def __init__(
@@ -128,17 +139,21 @@ class Store:
 
     def peek(self, key: str) -> Entry | Miss:
         """The same as `read`, and nobody is to notice."""
-        digest("key", key)
-        for tier in (self.hot, self.queue, self.writing):
-            if key in tier:
-                return read_entry(tier[key], self.signature, key)
-        if key not in self.index:
-            return Miss("absent", f"entry {key} is not in the store")
-        try:
-            data = self.files.read(key + ENTRY)
-        except OSError as error:
-            return Miss("unreadable", str(error))
-        return read_entry(data, self.signature, key)
+        data = self._latest(digest("key", key))
+        return data if isinstance(data, Miss) else read_entry(data, self.signature, key)
+
+    def upgrade(self, key: str) -> Entry | Miss:
+        """The same, and if it is of an older version, queue it to be written in the newest one (E3).
+
+        Its file stays until it is replaced: if that fails, or the process dies before, it can be done again. Raises
+        what `save` raises.
+        """
+        if isinstance(data := self._latest(digest("key", key)), Miss):
+            return data
+        found = read_entry(data, self.signature, key)
+        if isinstance(found, Entry) and upgrade(data) != data:
+            self.save(key, found.payload, parent=found.parent, tokens=found.tokens)
+        return found
 
     def evict(self, key: str) -> None:
         """Delete an entry's file. A later version that is still to be written stays.
@@ -166,36 +181,23 @@ class Store:
         key, data = next(iter(self.queue.items()))
         evicted, reason = self._make_room(key, len(data))
         acknowledged: tuple[str, ...] = ()
-        if not reason and self._unsettled:  # what was deleted is to be gone before something else takes its room
-            try:
-                self.files.sync_folder()
-            except OSError as error:
-                reason = f"the folder cannot be synced: {error}"
-            else:
-                acknowledged = self._settle()
+        if not reason:  # what was deleted is to be gone before something else takes its room
+            acknowledged, reason = self._settle()
         if reason:
             return Report("waiting", key, reason, evicted)
         if (why := self._write(key)) is not None:
             left = self._give_up(key)
             reason = str(why) if left is None else f"{why}; its temporary file cannot be deleted: {left}"
             return Report("failed", key, reason, evicted, acknowledged)
-        try:
-            self.files.sync_folder()
-        except OSError as error:
-            return Report("unsettled", key, f"the folder cannot be synced: {error}", evicted, acknowledged)
-        return Report("acknowledged", key, "", evicted, acknowledged + self._settle())
+        settled, reason = self._settle()
+        return Report("unsettled" if reason else "acknowledged", key, reason, evicted, acknowledged + settled)
 
     # The parts of writing.
 
     def _nothing_to_write(self) -> Report:
         """What an earlier call left is settled."""
-        if not self._unsettled:
-            return Report("idle")
-        try:
-            self.files.sync_folder()
-        except OSError as error:
-            return Report("unsettled", reason=f"the folder cannot be synced: {error}")
-        return Report("idle", acknowledged=self._settle())
+        settled, reason = self._settle()
+        return Report("unsettled" if reason else "idle", reason=reason, acknowledged=settled)
 
     def _make_room(self, key: str, size: int) -> tuple[tuple[str, ...], str]:
         """Evict so that `size` bytes fit, at most `evictions` entries. Who was evicted, and why it is not enough.
@@ -249,12 +251,21 @@ class Store:
         self._did("fail", key)
         return None
 
-    def _settle(self) -> tuple[str, ...]:
-        """The folder was synced: what its names say will be found after a crash. Which entries are acknowledged."""
+    def _settle(self) -> tuple[tuple[str, ...], str]:
+        """If names were changed, sync the folder: what they say will be found after a crash.
+
+        Which entries are acknowledged, and why it could not be done.
+        """
+        if not self._unsettled:
+            return (), ""
+        try:
+            self.files.sync_folder()
+        except OSError as error:
+            return (), f"the folder cannot be synced: {error}"
         changed, self._unsettled = list(self._unsettled), {}
         for key in changed:
             self._did("settle", key)
-        return tuple(key for key in changed if self._acknowledge(key))
+        return tuple(key for key in changed if self._acknowledge(key)), ""
 
     def _acknowledge(self, key: str) -> bool:
         if key not in self.index:
@@ -268,6 +279,7 @@ class Store:
     def _open(self) -> None:
         """Find the entries, delete what is temporary and what exceeds the budget, make all of that last."""
         found: OrderedDict[str, int] = OrderedDict()
+        foreign = []
         for name in self.files.names():
             key, dot, kind = name.partition(".")
             if not DIGEST.fullmatch(key):
@@ -276,6 +288,9 @@ class Store:
                 self.files.unlink(name)
             elif dot + kind == ENTRY:
                 found[key] = self.files.size(name)
+                if claimed_signature(self.files.read(name)) != self.signature:
+                    foreign.append(key)
+                    found.move_to_end(key, last=False)
         reclaimed = []
         while sum(found.values()) > self.budget:
             key, _ = found.popitem(last=False)
@@ -287,9 +302,22 @@ class Store:
             self._did("reclaim", key)
         for key in found:
             self._did("recover", key)
-            self._acknowledge(key)
+            if key not in foreign:
+                self._acknowledge(key)
 
     # What several of these need.
+
+    def _latest(self, key: str) -> bytes | Miss:
+        """The bytes of an entry's latest version."""
+        for tier in (self.hot, self.queue, self.writing):
+            if key in tier:
+                return tier[key]
+        if key not in self.index:
+            return Miss("absent", f"entry {key} is not in the store")
+        try:
+            return self.files.read(key + ENTRY)
+        except OSError as error:
+            return Miss("unreadable", str(error))
 
     def _cool(self, key: str) -> None:
         """Drop the copy in memory; a lower tier has that version."""

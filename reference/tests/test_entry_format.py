@@ -21,8 +21,10 @@ from kvspec_reference.entry_format import (
     canonical,
     chain,
     checksum,
+    claimed_signature,
     key_of,
     read_entry,
+    upgrade,
     write_entry,
 )
 
@@ -45,8 +47,8 @@ def test_names_and_bytes_are_the_same_everywhere() -> None:
     """Fixed here, so that no release changes them unnoticed: stored entries would not be found again (E6)."""
     assert KEY == "d3a05186b5c0bb5d3bf606d51d7f1d2f3e4378b4d91a6608b1c5f5e9a5703667"
     assert NEXT == "c350a0b8753dca30f86e0338ac86b79cd7c6767525381807485b1b220a86a1b0"
-    assert hashlib.sha256(DATA).hexdigest() == "4283fb4b09fd902cfd8f7b4bc3202032926628c563d2451deb3c62eba21b57bb"
-    assert DATA.startswith(MAGIC + b'\0\0\0\1\0\0\1*{"checksum":"')
+    assert hashlib.sha256(DATA).hexdigest() == "ae01ca5328617bfa366bfd45c82fdc0b14198684cd91c2c4704c792ea773af57"
+    assert DATA.startswith(MAGIC + b'\0\0\0\3\0\0\1*{"checksum":"')
     assert DATA.endswith(b',"tokens":4}payload')
 
 
@@ -114,7 +116,7 @@ def header(data: bytes = DATA) -> dict[str, Any]:
     return found
 
 
-def file(text: bytes, payload: bytes = ENTRY.payload, version: int = 1) -> bytes:
+def file(text: bytes, payload: bytes = ENTRY.payload, version: int = 3) -> bytes:
     return MAGIC + version.to_bytes(4, "big") + len(text).to_bytes(4, "big") + text + payload
 
 
@@ -130,13 +132,15 @@ MISSES: list[tuple[Reason, bytes, str]] = [
     ("short", b"", "0 bytes"),
     ("short", DATA[: FIXED - 1], "15 bytes"),
     ("foreign", b"GIF89a.." + DATA[8:], "does not begin like an entry"),
-    ("version", file(TEXT, version=0), "version 0, only 1 is known"),
-    ("version", file(TEXT, version=2), "version 2, only 1 is known"),
+    ("version", file(TEXT, version=0), "version 0, only 2 and 3 are known"),
+    ("version", file(TEXT, version=1), "version 1, only 2 and 3 are known"),
+    ("version", file(TEXT, version=4), "version 4, only 2 and 3 are known"),
+    ("header", file(TEXT, version=2), "checksum is '"),
     ("length", DATA[:FIXED], "a header of 298 bytes in 16"),
     ("length", DATA[: FIXED + 290], "a header of 298 bytes in 306"),
     ("length", DATA[: FIXED + 8], "a header of 298 bytes in 24"),
     ("length", file(b""), "a header of 0 bytes"),
-    ("length", MAGIC + b"\0\0\0\1\xff\xff\xff\xff" + b"x" * 5000, "a header of 4294967295 bytes in 5016"),
+    ("length", MAGIC + b"\0\0\0\3\xff\xff\xff\xff" + b"x" * 5000, "a header of 4294967295 bytes in 5016"),
     ("length", file(TEXT.ljust(LONGEST_HEADER + 1)), "where at most 2048 are read"),
     ("length", DATA + b"!", "a payload of 7 bytes is told of, 8 are there"),
     ("length", DATA[:-1], "a payload of 7 bytes is told of, 6 are there"),
@@ -173,6 +177,38 @@ def test_a_miss_has_a_reason(reason: Reason, data: bytes, text: str) -> None:
     assert isinstance(found, Miss)
     assert found.reason == reason
     assert text in found.text
+
+
+@given(entries, digests)
+def test_an_older_entry_means_what_it_meant(entry: Entry, signature: str) -> None:
+    old, new = write_entry(entry, signature, 2), write_entry(entry, signature)
+    assert read_entry(old, signature, entry.key) == entry
+    assert upgrade(old) == upgrade(new) == new != old
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_is_damaged_is_not_upgraded(version: int) -> None:
+    data = write_entry(ENTRY, SIGNATURE, version)
+    found = upgrade(data[:-1] + b"!")
+    assert isinstance(found, Miss)
+    assert found.reason == "damaged"
+    assert claimed_signature(data[:-1] + b"!") == SIGNATURE
+
+
+def test_an_entry_of_version_1_has_no_signature() -> None:
+    """Nobody can tell what it means, so it is a miss, and no guess (E2)."""
+    data = write_entry(ENTRY, SIGNATURE, 2)
+    old = data[:8] + b"\0\0\0\1" + data[12:]
+    for found in (read_entry(old, SIGNATURE, NEXT), upgrade(old)):
+        assert isinstance(found, Miss)
+        assert found.reason == "version"
+    assert claimed_signature(old) is None
+
+
+def test_the_bytes_of_version_2_stay() -> None:
+    """Written here once and for all: these files are out there."""
+    found = hashlib.sha256(write_entry(ENTRY, SIGNATURE, 2)).hexdigest()
+    assert found == "502289d8e2babfd26fbc7a0a4d66116778eeb1f1e843dc415240bb31b30dd888"
 
 
 def test_there_is_an_example_of_each_reason() -> None:

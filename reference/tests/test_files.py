@@ -144,6 +144,22 @@ def test_what_has_its_name_is_not_written_any_more(tmp_path: Path) -> None:
     files.close()
 
 
+def test_a_file_that_was_replaced_is_not_written_any_more(tmp_path: Path) -> None:
+    files = Folder(tmp_path)
+    for name in ("c", "d"):
+        files.create(name)
+        files.write(name, name.encode())
+    files.rename("c", "d")
+    for name in ("c", "d"):
+        with pytest.raises(Misuse, match="was not created here, or has its final name"):
+            files.write(name, b"!")
+    assert (files.names(), files.read("d")) == (["d"], b"c")
+    files.create("c")
+    files.write("c", b"new")
+    assert files.read("c") == b"new"
+    files.close()
+
+
 def test_a_real_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that was written, and the folder itself."""
     synced: list[tuple[int, int]] = []

@@ -239,6 +239,43 @@ def test_another_signature_finds_nothing_and_harms_nothing() -> None:
     assert read(opened(files), A) == b"1234"
 
 
+def test_entries_of_others_count_and_are_the_first_to_go() -> None:
+    """Of another signature, of a version without one, and what is no entry at all (E1, T2)."""
+    foreign = write_entry(Entry(C, None, 1, b"1234"), Layout("other", 4, ()).signature)
+    first = write_entry(Entry(D, None, 1, b"1234"), SIGNATURE)[:8] + b"\0\0\0\1" + b"x" * (SIZE - 12)
+    files = Recording.of({f"{C}.entry": foreign, f"{D}.entry": first})
+    of = opened(files, budget=4 * SIZE)
+    put(of, A)
+    put(of, B)
+    of = opened(files, budget=4 * SIZE)
+    assert (set(of.index), of.used, of.acknowledged) == ({A, B, C, D}, 4 * SIZE, {A, B})
+    assert (read(of, A), read(of, B), read(of, C), read(of, D)) == (b"1234", b"1234", "signature", "version")
+    names = sorted(key_of(None, [n], SIGNATURE) for n in range(4, 7))
+    evicted = [put(of, name).evicted for name in names]
+    assert evicted == [(D,), (C,), (A,)]
+    files = Recording.of({f"{C}.entry": foreign, f"{D}.entry": first, f"{A}.entry": files.read(f"{B}.entry")})
+    of = opened(files, budget=SIZE)
+    assert (list(of.index), files.names()) == ([A], [f"{A}.entry"]), "also where opening makes room"
+
+
+def test_an_older_entry_is_read_and_written_anew() -> None:
+    """Tried again after a failure and after a restart; done once (E3)."""
+    entry = Entry(A, None, 1, b"1234")
+    old, new = write_entry(entry, SIGNATURE, 2), write_entry(entry, SIGNATURE)
+    files = Recording.of({f"{A}.entry": old})
+    of = opened(files, budget=4 * SIZE)
+    assert (of.read(A), of.upgrade(A), len(of.queue)) == (entry, entry, 1)
+    files.plan(frozenset({1}))
+    assert (of.write_next().status, of.read(A), files.read(f"{A}.entry")) == ("failed", entry, old)
+    of = opened(files, budget=4 * SIZE)
+    assert of.upgrade(A) == entry
+    assert (of.write_next().status, of.read(A), files.read(f"{A}.entry")) == ("acknowledged", entry, new)
+    assert (of.upgrade(A), len(of.queue)) == (entry, 0)
+    assert isinstance(of.upgrade(B), Miss)
+    files.folder[f"{A}.entry"].firm = old[:-1]
+    assert isinstance(opened(files, memory=0).upgrade(A), Miss)
+
+
 def test_opening_with_a_smaller_budget() -> None:
     files = Recording()
     of = opened(files)
