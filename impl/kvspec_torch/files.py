@@ -104,7 +104,8 @@ class Folder:
 
     def rename(self, old: str, new: str) -> None:
         os.rename(legal(old), legal(new), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
-        self._let_go(old)
+        for name in (old, new):  # a file that had the new name is in the folder no more
+            self._let_go(name)
 
     def sync_folder(self) -> None:
         os.fsync(self.descriptor)

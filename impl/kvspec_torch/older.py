@@ -29,6 +29,13 @@ def name_in_version_2(path: str) -> str:
     return "layer_" + path.replace(".", "_")
 
 
+def in_version_2(header: Mapping[str, Any]) -> bytes:
+    """The one way in which version 2 wrote what is before the payload."""
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    return len(text).to_bytes(8, "little") + text
+
+
 def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
     """What a file is that does not begin as entries of the newest version do: one of version 2, or a miss."""
     header = _header(frames, head, size)
@@ -53,6 +60,8 @@ def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
         return Miss("header", "its keys and its checksum are no SHA-256 in lower case")
     if metadata["tokens"] != str(frames.layout.block_size):
         return Miss("header", f"{metadata['tokens']} tokens")
+    if not head.startswith(in_version_2(header)):
+        return Miss("header", "is not written in the one way")
     return Header(metadata["key"], parent, size, 8 + int.from_bytes(head[:8], "little"), older=True)
 
 

@@ -18,7 +18,7 @@ from kvspec_torch.entry_format import DIGEST, Entry, Format, Miss, digest
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.files import Files, buffer
 from kvspec_torch.frames import Header
-from kvspec_torch.reports import Report
+from kvspec_torch.reports import Report, Status
 from kvspec_torch.shelf import Shelf
 
 Action = tuple[str, str, str]
@@ -195,35 +195,24 @@ class Store:
             return self._nothing_to_write()
         evicted, reason, error = self._make_room(key, len(data))
         acknowledged: tuple[str, ...] = ()
-        if not reason and self._unsettled:  # what was deleted is to be gone before something else takes its room
-            try:
-                self.files.sync_folder()
-            except OSError as unsynced:
-                error, reason = unsynced, f"the folder cannot be synced: {unsynced}"
-            else:
-                acknowledged = self._settle()
+        if not reason:  # what was deleted is to be gone before something else takes its room
+            acknowledged, error = self._settle()
+            reason = _unsynced(error)
         if reason:
             return Report("waiting", key, reason, evicted, error=error)
-        if (why := self._write(key, len(data))) is not None:
+        if (why := self._write(key)) is not None:
             left = self._give_up(key)
             reason = str(why) if left is None else f"{why}; its temporary file cannot be deleted: {left}"
             return Report("failed", key, reason, evicted, acknowledged, why)
-        try:
-            self.files.sync_folder()
-        except OSError as unsynced:
-            reason = f"the folder cannot be synced: {unsynced}"
-            return Report("unsettled", key, reason, evicted, acknowledged, unsynced)
-        return Report("acknowledged", key, "", evicted, acknowledged + self._settle())
+        more, error = self._settle()
+        status: Status = "acknowledged" if error is None else "unsettled"
+        return Report(status, key, _unsynced(error), evicted, acknowledged + more, error)
 
     def _nothing_to_write(self) -> Report:
         """What an earlier call left is settled."""
-        if not self._unsettled:
-            return Report("idle")
-        try:
-            self.files.sync_folder()
-        except OSError as error:
-            return Report("unsettled", reason=f"the folder cannot be synced: {error}", error=error)
-        return Report("idle", acknowledged=self._settle())
+        acknowledged, error = self._settle()
+        status: Status = "idle" if error is None else "unsettled"
+        return Report(status, None, _unsynced(error), (), acknowledged, error)
 
     def _make_room(self, key: str, size: int) -> tuple[tuple[str, ...], str, OSError | None]:
         """Evict so that `size` bytes fit, at most `evictions` entries. Who was evicted, and why it is not enough.
@@ -243,7 +232,7 @@ class Store:
             evicted.append(victim)
         return tuple(evicted), "", None
 
-    def _write(self, key: str, size: int) -> OSError | None:
+    def _write(self, key: str) -> OSError | None:
         """From the queue into a file of its own name; the error, if that fails before the name is there."""
         temporary = key + TEMPORARY
         with self.lock:
@@ -285,13 +274,22 @@ class Store:
                 self._queue(key, data)
         return None
 
-    def _settle(self) -> tuple[str, ...]:
-        """The folder was synced: what its names say will be found after a crash. Which entries are acknowledged."""
+    def _settle(self) -> tuple[tuple[str, ...], OSError | None]:
+        """If names were changed, sync the folder: what they say will be found after a crash.
+
+        Which entries are acknowledged, and the error if it could not be done.
+        """
+        if not self._unsettled:
+            return (), None
+        try:
+            self.files.sync_folder()
+        except OSError as error:
+            return (), error
         with self.lock:
             changed, self._unsettled = list(self._unsettled), {}
             for key in changed:
                 self._did("settle", key)
-            return tuple(key for key in changed if self._acknowledge(key))
+            return tuple(key for key in changed if self._acknowledge(key)), None
 
     def _acknowledge(self, key: str) -> bool:
         if key not in self.shelf.entries:
@@ -384,3 +382,7 @@ class Store:
 
     def _did(self, action: str, key: str) -> None:
         self._actions.append(("store", action, key))
+
+
+def _unsynced(error: OSError | None) -> str:
+    return "" if error is None else f"the folder cannot be synced: {error}"
