@@ -98,7 +98,7 @@ def verify(folder: Where, /, *, as_json: AsJson = False) -> int:
     from kvspec_torch.looking import names, useless, whole
 
     screen = Screen(as_json=as_json)
-    damaged, count, total = [], Counter[str](), 0
+    damaged, count, total = list[Damaged](), Counter[str](), 0
     with opened(folder) as files, screen.progress("verifying") as tell:
         there = names(files)
         formats = {signature: Format(layout) for signature, layout in known(files).items()}
@@ -170,7 +170,14 @@ def gc(
                 done = collect(files, size, tell)
         finally:
             lock.release()
-    result = Collected(str(folder), size, dict(done.gone), done.bytes, done.entries_left, done.bytes_left)
+    result = Collected(
+        str(folder),
+        size,
+        {why: number for why, number in done.gone.items()},
+        done.bytes,
+        done.entries_left,
+        done.bytes_left,
+    )
     for why, number in done.gone.items():
         screen.line(f"{number:,} deleted: {why}")
     screen.line(f"{amount(result.bytes)} were freed; {many(result.entries_left)} are left, "

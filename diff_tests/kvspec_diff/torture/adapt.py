@@ -1,16 +1,7 @@
 """What the parts ask of the torch store, in one place."""
 
 from kvspec_torch.block_store import BlockStore
-from kvspec_torch.entry_format import CHECKSUM, checksum
 from kvspec_torch.reports import Report
-
-
-def seal(data: bytes) -> bytes:
-    """An entry with the checksum that fits it, if there is a place for one."""
-    if len(data) <= CHECKSUM.stop:
-        return data
-    before, after = data[: CHECKSUM.start], data[CHECKSUM.stop :]
-    return before + checksum([memoryview(before), memoryview(after)]) + after
 
 
 def step(store: BlockStore) -> Report:

@@ -11,11 +11,10 @@ from itertools import chain
 from pathlib import Path
 
 from kvspec_torch.block_store import BlockStore
-from kvspec_torch.entry_format import Miss
 
 from kvspec_diff.damage import Harm, every_bit, every_length
 from kvspec_diff.torture import toys
-from kvspec_diff.torture.adapt import seal, write_all
+from kvspec_diff.torture.adapt import write_all
 from kvspec_diff.torture.figures import Part, Tally, Tell
 from kvspec_diff.torture.headers import headers
 from kvspec_diff.torture.watch import Taken, Watch, limited
@@ -45,7 +44,7 @@ def _read_all(store: BlockStore, folder: Path, tally: Tally, mutated: int, seed:
     key = store.save(parent, [2] * toys.TOKENS, whole := toys.block(toys.LAYOUT, 1, 1))
     write_all(store)
     (path,) = [each for each in folder.iterdir() if each.name.startswith(key)]
-    entry, harm = path.read_bytes(), Harm(Miss)
+    entry, harm = path.read_bytes(), Harm()
     harms = list(_harms(entry, mutated, seed, every))
     others = {each: each.read_bytes() for each in folder.iterdir() if each != path}
     if not toys.same(store.load(key), whole):
@@ -84,4 +83,4 @@ def _harms(entry: bytes, mutated: int, seed: int, every: int) -> Iterator[tuple[
     sources = {"bits": every_bit(entry), "lengths": every_length(entry)}
     for kind, source in sources.items():
         yield from ((kind, how, data) for at, (how, data) in enumerate(source) if at % every == 0)
-    yield from chain(("headers", how, data) for how, data in headers(entry, mutated, seal, seed))
+    yield from chain(("headers", how, data) for how, data in headers(entry, mutated, seed))

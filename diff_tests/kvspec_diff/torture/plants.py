@@ -121,7 +121,7 @@ def _astray() -> None:
         with open("/dev/null", "rb"):
             return read(self, data, *more)
 
-    Format.read = reads  # type: ignore[method-assign]
+    Format.read = reads  # type: ignore[method-assign,assignment]
 
 
 def _deaf() -> None:

@@ -1,15 +1,13 @@
 """A store's folder with many small entries, written at once: to see what the commands make of it."""
 
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 from kvspec.members import Layout
-from kvspec_torch.blocks import Block
 from kvspec_torch.entry_format import Format, chain
-from safetensors.torch import save
 
+from kvspec_diff.older_entries import version_2
 from kvspec_diff.torture import toys
 
 DEEP = 50
@@ -43,13 +41,3 @@ def links(count: int, layout: Layout) -> Iterator[tuple[str, str | None]]:
         tokens = [start + place // toys.TOKENS for place in range(min(DEEP, count - start) * toys.TOKENS)]
         keys = chain(tokens, toys.TOKENS, layout.signature)
         yield from zip(keys, [None, *keys], strict=False)
-
-
-def version_2(layout: Layout, key: str, parent: str | None, block: Block) -> bytes:
-    """An entry as version 2 had it."""
-    tensors = {f"layer_{path.replace('.', '_')}": tensor[None].clone() for path, tensor in block.parts.items()}
-    metadata = {"format": "kvspec", "version": "2", "signature": layout.signature, "key": key, "parent": parent or "",
-                "tokens": str(layout.block_size), "checksum": ""}  # fmt: skip
-    data = save(tensors, metadata)
-    payload = data[8 + int.from_bytes(data[:8], "little") :]
-    return save(tensors, metadata | {"checksum": sha256(payload).hexdigest()})
