@@ -49,12 +49,14 @@ def _read_all(store: BlockStore, folder: Path, tally: Tally, mutated: int, seed:
     others = {each: each.read_bytes() for each in folder.iterdir() if each != path}
     if not toys.same(store.load(key), whole):
         tally.fault("failed", "the whole entry is not read")
-    most = 0
+    most, length = 0, len(entry)
     with limited(MAPPED), Taken() as taken, open(path, "r+b", buffering=0) as file, Watch(folder) as watch:
         for number, (kind, how, data) in enumerate(harms):
             tally.tell(number, len(harms), "damaged entries")
-            file.truncate(0)
             os.pwrite(file.fileno(), data, 0)
+            if len(data) < length:
+                file.truncate(len(data))
+            length = len(data)
             taken.begin()
             harm.try_one(how, data, lambda _: store.load(key))
             most = max(most, took := taken.most())
