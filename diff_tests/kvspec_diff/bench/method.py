@@ -4,7 +4,7 @@ STORE_METHOD = """
 Everything is on one disk, in a new folder of the system's place for temporary files (`TMPDIR`), by one process with
 one thread of torch, the garbage collector off. The clock is the wall's, since what is waited for is the disk; the sides
 take turns, round by round, and the turn changes: who was first is second next. What was written is deleted off the
-clock.
+clock, and the folder synced.
 
 - `save`: blocks of eight layers, each with keys and values, 16 MiB a round, at least four blocks. Ours,
   `kvspec_torch.BlockStore`, queues a block, which copies it, takes the checksum, writes, syncs, renames, syncs the

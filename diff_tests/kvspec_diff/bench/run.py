@@ -1,8 +1,10 @@
 """Runs measurements: those against an engine by a worker in its environment, the others here."""
 
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import msgspec
 import torch
 
 from kvspec_diff import engines
-from kvspec_diff.bench.goals import BY_HAND, HERE, SMALLER, Figure, Goal, judged
+from kvspec_diff.bench.goals import BY_HAND, HERE, SAFETENSORS, SMALLER, Figure, Goal, judged
 from kvspec_diff.process import Lost, Process
 from kvspec_diff.recipes import EngineError
 
@@ -60,6 +62,8 @@ def run(
 
 def _rounds(peer: str, goals: list[Goal], rounds: int, tell: Tell, facts: list[Facts]) -> Iterator[Measured]:
     if peer == SMALLER or peer in HERE:
+        if peer == SAFETENSORS:
+            facts.append(ours())
         yield from _here(goals, rounds, tell)
         return
     if peer != BY_HAND:
@@ -70,6 +74,12 @@ def _rounds(peer: str, goals: list[Goal], rounds: int, tell: Tell, facts: list[F
     for goal in goals:
         tell(goal.what)
         yield measured(rounds)
+
+
+def ours() -> Facts:
+    """What is to be said of this process."""
+    names = (metadata.version(name) for name in ("torch", "numpy"))
+    return Facts(SAFETENSORS, metadata.version(SAFETENSORS), platform.python_version(), *names, threads=1)
 
 
 def _here(goals: list[Goal], rounds: int, tell: Tell) -> Iterator[Measured]:

@@ -26,7 +26,7 @@ MIB = 2**20
 TOKENS = 16
 """Tokens of a block."""
 LAYERS = 8
-WIDTH = 256
+WIDTH = 128
 A_ROUND = 16 * MIB
 """Bytes of blocks saved a round, but at least four blocks."""
 RESTORED = 1000
@@ -105,11 +105,13 @@ def saved(size: int, rounds: int) -> Rounds:
 
     def theirs(path: Path) -> float:
         taken = 0.0
-        for block in blocks:
+        for number, block in enumerate(blocks):
             start = perf_counter()
-            by_safetensors(dict(block.parts), path, "saved")
+            by_safetensors(dict(block.parts), path, str(number))
             taken += perf_counter() - start
-            (path / "saved").unlink()
+        for number in range(count):
+            (path / str(number)).unlink()
+        synced(path, os.O_RDONLY | os.O_DIRECTORY)
         return taken / count
 
     with folder() as base, opened(base / "ours", of) as store:
