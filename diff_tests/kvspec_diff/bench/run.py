@@ -78,8 +78,8 @@ def _rounds(peer: str, goals: list[Goal], rounds: int, tell: Tell, facts: list[F
 
 def ours() -> Facts:
     """What is to be said of this process."""
-    names = (metadata.version(name) for name in ("torch", "numpy"))
-    return Facts(SAFETENSORS, metadata.version(SAFETENSORS), platform.python_version(), *names, threads=1)
+    python, torch_, numpy = platform.python_version(), metadata.version("torch"), metadata.version("numpy")
+    return Facts(SAFETENSORS, metadata.version(SAFETENSORS), python, torch_, numpy, 1)
 
 
 def _here(goals: list[Goal], rounds: int, tell: Tell) -> Iterator[Measured]:
