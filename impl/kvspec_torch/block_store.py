@@ -7,6 +7,7 @@ A store may be used by several threads of the process that opened it. Another pr
 unless it only reads.
 """
 
+import atexit
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -104,6 +105,7 @@ class BlockStore:
         self._chain: tuple[Sequence[int], list[str]] = ((), [])
         self._closed = False
         self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
+        atexit.register(self._end)
 
     def __enter__(self) -> "BlockStore":
         return self
@@ -233,6 +235,12 @@ class BlockStore:
         finally:
             self._closed = True
             self._let_go()
+            atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        """The process ends, and nobody closed the store."""
+        if os.getpid() == self._process:
+            self.close()
 
     # What several of these need.
 

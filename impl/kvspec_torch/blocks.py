@@ -146,7 +146,7 @@ class Cache:
                 for block in blocks:
                     part.write(block.index * size, block.parts[path])
             elif isinstance(part, Ring):
-                part.put(len(blocks) * size, blocks[-1].parts[path])
+                part.put(blocks[-1].parts[path])
             else:
                 part.write(0, blocks[-1].parts[path])
         self.position = len(blocks) * size

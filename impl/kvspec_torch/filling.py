@@ -5,15 +5,16 @@ taken of them there. A block that turns out to be a miss ends the prefix.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
+from kvspec.members import Leaf
 
 from kvspec_torch.blocks import Cache
 from kvspec_torch.entry_format import CHECKSUM, checksum
 from kvspec_torch.files import buffer
-from kvspec_torch.frames import Entry, Header, view
+from kvspec_torch.frames import Entry, Frame, Header, Tensor, memory, view
 from kvspec_torch.keeping import Kept, Ring, Sliced
-from kvspec_torch.parts import bits
 from kvspec_torch.store import ENTRY, Store
 
 
@@ -77,15 +78,31 @@ def _put(cache: Cache, found: object, index: int, last: bool) -> bool:
         if isinstance(part, Sliced):
             part.write(index * size, tensor)
         elif last:
-            _put_state(part, (index + 1) * size, tensor)
+            _put_state(part, tensor)
     return True
 
 
-def _put_state(part: Kept, position: int, tensor: torch.Tensor) -> None:
+def _put_state(part: Kept, tensor: torch.Tensor) -> None:
     if isinstance(part, Ring):
-        part.put(position, tensor)
+        part.put(tensor)
     else:
         part.write(0, tensor)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor of an entry goes: to its rows, or to a place of its own, if it is a state."""
+
+    tensor: Tensor
+    memory: memoryview
+    leaf: Leaf
+    row: int  # bytes, 0 of a state
+
+    def at(self, start: int, stop: int) -> memoryview:
+        """For the tokens from `start` to `stop`."""
+        if not self.row:
+            return self.memory[: self.tensor.stop - self.tensor.start]
+        return self.memory[self.leaf.rows(start) * self.row : self.leaf.rows(stop) * self.row]
 
 
 class Into:
@@ -93,27 +110,20 @@ class Into:
 
     def __init__(self, store: Store, cache: Cache) -> None:
         self.store, self.cache, self.format = store, cache, store.format
-        self._rows: dict[str, memoryview] = {}
-        self._states: dict[str, memoryview] = {}
+        self._memory: dict[str, memoryview] = {}
         for path, part in cache._kept.items():
-            if isinstance(part, Sliced):
-                if part._segments:
-                    self._rows[path] = _bytes(part._segments[0])
-            else:
-                self._states[path] = buffer(part.part.bytes * (part.size if isinstance(part, Ring) else 1))
+            if not isinstance(part, Sliced):
+                self._memory[path] = buffer(part.part.bytes * (part.size if isinstance(part, Ring) else 1))
+            elif part._segments:
+                self._memory[path] = memory(part._segments[0])
+        self._places: dict[int, list[Place]] = {}  # by the frame
 
     def read(self, header: Header, index: int, last: bool) -> bool:
         """Read one entry; False if it is not what it should be: then there may be anything where it belongs."""
         frame = self.format.frame(index, bool(header.stateful))
-        head, pieces = buffer(header.start), []
+        places = self._places.get(id(frame)) or self._find(frame)
         start, stop = index * self.format.layout.block_size, (index + 1) * self.format.layout.block_size
-        for tensor in frame.tensors:
-            if tensor.path in self._states:
-                pieces.append(self._states[tensor.path][: tensor.stop - tensor.start])
-                continue
-            leaf, part = self.format.members[tensor.path]
-            if tensor.stop > tensor.start:
-                pieces.append(self._rows[tensor.path][leaf.rows(start) * part.bytes : leaf.rows(stop) * part.bytes])
+        head, pieces = buffer(header.start), [place.at(start, stop) for place in places]
         try:
             if not self.store.files.read_into(header.key + ENTRY, [head, *pieces]):
                 return False
@@ -122,13 +132,16 @@ class Into:
         said = self.format.judge(bytes(head), header.size)
         if said != header or checksum([head[: CHECKSUM.start], head[CHECKSUM.stop :], *pieces]) != head[CHECKSUM]:
             return False
-        for tensor in frame.tensors if last else ():
-            if tensor.path in self._states:
-                state = view(tensor, self._states[tensor.path][: tensor.stop - tensor.start])
-                _put_state(self.cache._kept[tensor.path], stop, state)
+        for place, piece in zip(places, pieces, strict=True) if last else ():
+            if not place.row:
+                _put_state(self.cache._kept[place.tensor.path], view(place.tensor, piece))
         return True
 
-
-def _bytes(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous tensor."""
-    return bits(tensor).reshape(-1).view(torch.uint8).numpy().data
+    def _find(self, frame: Frame) -> list[Place]:
+        found = []
+        for tensor in frame.tensors:
+            leaf, part = self.format.members[tensor.path]
+            if tensor.stop > tensor.start:
+                found.append(Place(tensor, self._memory[tensor.path], leaf, part.bytes if leaf.sliced else 0))
+        self._places[id(frame)] = found
+        return found

@@ -13,7 +13,7 @@ import torch
 from kvspec.members import WIDTHS, Layout, Pooled, Window
 
 from kvspec_torch.blocks import Block
-from kvspec_torch.parts import DTYPES, INTEGERS, Form
+from kvspec_torch.parts import DTYPES, Form, bits
 
 LARGEST = 2**63 - 1
 """No token and no number in a header is larger."""
@@ -54,8 +54,8 @@ class Entry:
 class Header:
     """What a file of `size` bytes says of itself; `start` is where its payload begins.
 
-    One of an `older` version does not say which block of its prefix it is, nor whether it has the states: then these
-    are None till they are known otherwise.
+    One of an `older` version does not say which block of its prefix it is: that is None till it is known otherwise. Of
+    a file that could not be read nothing is known, and `start` is 0.
     """
 
     key: str
@@ -126,17 +126,22 @@ class Frames(Form):
         return Frame(tuple(found), text.encode() + b"}", at)
 
 
-def view(tensor: Tensor, data: memoryview, bits: bool = False) -> torch.Tensor:
-    """A tensor over its bytes, which are not copied; as integers of its width, if `bits`."""
-    dtype = INTEGERS[WIDTHS[tensor.dtype]] if bits else DTYPES[tensor.dtype]
+def view(tensor: Tensor, data: memoryview) -> torch.Tensor:
+    """A tensor over its bytes, which are not copied."""
+    dtype = DTYPES[tensor.dtype]
     if not data:
         return torch.empty(tensor.shape, dtype=dtype)
     return torch.frombuffer(data, dtype=dtype).view(tensor.shape)
 
 
-def views(frame: Frame, payload: memoryview, bits: bool = False) -> dict[str, torch.Tensor]:
+def memory(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the host, which are not copied."""
+    return bits(tensor).reshape(-1).view(torch.uint8).numpy().data
+
+
+def views(frame: Frame, payload: memoryview) -> dict[str, torch.Tensor]:
     """The tensors of a payload by path."""
-    return {each.path: view(each, payload[each.start : each.stop], bits) for each in frame.tensors}
+    return {each.path: view(each, payload[each.start : each.stop]) for each in frame.tensors}
 
 
 def entry(header: Header, tokens: int, parts: Mapping[str, torch.Tensor]) -> Entry:

@@ -148,7 +148,7 @@ class Ring(Kept):
         rows = self.leaf.rows(position)
         return self._joined([self._slots[:rows]], rows)
 
-    def put(self, position: int, slots: torch.Tensor) -> None:
+    def put(self, slots: torch.Tensor) -> None:
         """Take over what `lie` gave."""
         self._slots[: slots.shape[0]] = bits(slots)
 

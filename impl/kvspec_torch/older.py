@@ -62,7 +62,8 @@ def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
         return Miss("header", f"{metadata['tokens']} tokens")
     if not head.startswith(in_version_2(header)):
         return Miss("header", "is not written in the one way")
-    return Header(metadata["key"], parent, size, 8 + int.from_bytes(head[:8], "little"), older=True)
+    stateful = frames.stateless or len(header) - 1 == len(frames.members)
+    return Header(metadata["key"], parent, size, 8 + int.from_bytes(head[:8], "little"), None, stateful, older=True)
 
 
 def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None) -> Entry | Miss:
@@ -72,8 +73,7 @@ def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None
     told = _header(frames, bytes(data[: frames.longest]), len(data))
     if isinstance(told, Miss):
         return told
-    stateful = frames.stateless or len(told) - 1 == len(frames.frame(index, True).tensors)
-    frame = frames.frame(index, stateful)
+    frame = frames.frame(index, bool(header.stateful))
     starts = _starts(frame, told)
     if isinstance(starts, Miss):
         return starts
@@ -86,7 +86,7 @@ def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None
     payload = buffer(frame.payload)
     for tensor, start in zip(frame.tensors, starts, strict=True):
         payload[tensor.start : tensor.stop] = old[start : start + tensor.stop - tensor.start]
-    return entry(replace(header, index=index, stateful=stateful), frames.layout.block_size, views(frame, payload))
+    return entry(replace(header, index=index), frames.layout.block_size, views(frame, payload))
 
 
 def _starts(frame: Frame, told: Mapping[str, Any]) -> list[int] | Miss:

@@ -59,7 +59,7 @@ class KVPages:
         if self.path not in ("host", "device") or (self.path == "host" and self.device.type != "cpu"):
             raise Misuse(f"path: {path!r} is none for {self.device}, 'device' is one and for the CPU 'host'")
         self._rows = {at: Rows(tensors[at], part.shape, sizes[at]) for at, (_, part) in self._members.items()}
-        self._memory = {tensor.untyped_storage().data_ptr() for tensor in tensors.values()} - {0}
+        self._memory = {tensor.untyped_storage()._cdata for tensor in tensors.values()}
         self._report = Report(self.device)
 
     def slots(self, pages: torch.Tensor, start: int, stop: int) -> torch.Tensor:
@@ -95,7 +95,7 @@ class KVPages:
         rows = {at: leaf.rows(start + count) - leaf.rows(start) for at, (leaf, _) in self._members.items()}
         fit("scatter", parts, {at: (part, (rows[at], *part.shape)) for at, (_, part) in self._members.items()})
         for at, tensor in parts.items():
-            if tensor.untyped_storage().data_ptr() in self._memory:
+            if tensor.untyped_storage()._cdata in self._memory:
                 raise Misuse(f"scatter: {at}: is in the memory of the pages, copy it first")
         done = self._settle("scatter", slots, start)
         with torch.inference_mode():  # so may be the tensors

@@ -47,7 +47,7 @@ class Store:
         slots: int = 4,
         memory: int = 0,
         evictions: int = 1,
-        piece: int = 2**30,
+        piece: int = 2**20,
         again: bool = False,
         read_only: bool = False,
     ) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import kvspec_torch.device
 import pytest
 import torch
-from kvspec_torch import BlockTables, Cache, DeferredPagePool, Misuse, PagePool
+from kvspec.members import Layout, Part, Plain, Pooled, Recurrent, Window
+from kvspec_torch import BlockTables, Cache, DeferredPagePool, Misuse, PagePool, blocks
 from kvspec_torch.device import report
+from kvspec_torch.paged import KVPages
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -94,8 +96,7 @@ class Unguarded(TorchFunctionMode):
                 tensor, at = tensor.unsqueeze(at), at + 1
             else:
                 assert isinstance(part, slice)
-                assert part.step is None
-                tensor, at = aten.slice.Tensor(tensor, at, part.start, part.stop), at + 1
+                tensor, at = aten.slice.Tensor(tensor, at, part.start, part.stop, part.step or 1), at + 1
         return tensor
 
 
@@ -165,6 +166,34 @@ def test_tables_are_reserved_where_reading_is_impossible(device: str) -> None:
         assert tables.backup()["table"].shape == (3, 13)
         with pytest.raises(Misuse, match="total: the sum of tokens and drafts is wanted"):
             tables.reserve(rows, one, two)
+
+
+@pytest.mark.parametrize("device", ["cuda", "meta"])
+def test_blocks_move_where_reading_is_impossible(device: str) -> None:
+    part = Part("keys", (3,), "bfloat16")
+    layout = Layout("toy", 8, (Plain((part,)), Window((part,), size=6), Recurrent((part,)), Pooled((part,), ratio=2)))
+    with no_values(device):
+        cache = blocks.Cache(layout, device)
+        for count in (8, 8, 1, 7):
+            shapes = {"0.keys": count, "1.keys": count, "2.keys": None, "3.keys": (cache.position % 2 + count) // 2}
+            new = {
+                at: torch.empty(*([rows] if rows is not None else []), 3, dtype=torch.bfloat16, device=device)
+                for at, rows in shapes.items()
+            }
+            cache.append(count, new)
+        taken = [cache.block(index) for index in range(3)]
+        again = blocks.restore(layout, taken, device)
+        assert (again.read("0.keys").shape, again.ring("1.keys")[0].device.type) == ((24, 3), device)
+
+        rows = {"0.keys": (11 * 8, 3), "3.keys": (11, 4, 3)}
+        tensors = {at: torch.empty(shape, dtype=torch.bfloat16, device=device) for at, shape in rows.items()}
+        pages = KVPages(layout, tensors, 10, 8)
+        assert pages.path == "device"
+        slots = pages.slots(torch.tensor([3, 4], device=device), 8, 16)
+        pages.put(slots, taken[1])
+        states = {at: taken[2].parts[at] for at in ("1.keys", "2.keys")}
+        assert pages.block(1, slots, states).parts["0.keys"].shape == (8, 3)
+        assert pages.status.device.type == device
 
 
 def test_reading_is_impossible_there() -> None:

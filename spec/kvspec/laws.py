@@ -1,7 +1,7 @@
 """The laws of the subjects that stand here, by id: what each says, and the test that stands in where no proof can.
 
 Kinds are told by how a machine states a law: of every state, of a step, or derived from others. Laws about real bytes
-and buffers (D5, D6) have no proof; the test named here stands in for one.
+and buffers (D5, D6, S2, B1, B2) have no proof; the test named here stands in for one.
 """
 
 LAWS = {
@@ -45,8 +45,11 @@ LAWS = {
     "A6": "A request that can never be served is turned away, alone.",
     "A7": "Preempting and resuming go on only with tokens emitted between.",
     "S1": "A recurrent state is used at the position that it was recorded at, and found there.",
+    "S2": "A state at a position is that of computing its tokens anew, and so is all that comes after it.",
     "S3": "A live state is never stored as the state of another position.",
     "S4": "What was read from a live cache stays as it was.",
+    "B1": "What is loaded is what was saved: values, shapes, states, members that are absent or empty.",
+    "B2": "What is restored and what it was saved from go on alike: the same reads, the same refusals.",
     "B3": "The slices of a prefix join to the whole, whatever the block size.",
     "B4": "A stored prefix restores to its length or is refused; a missing middle yields the longest one before it.",
     "B5": "All members of a restored cache stand at the claimed length.",
@@ -84,4 +87,7 @@ OF_SCHEDULERS = tuple(law for law in (*LAWS, *COMPARED) if law[0] in "ARP")
 STANDS_IN = {
     "D5": "impl/tests/test_deferred_free.py::test_what_is_handed_out_is_the_callers",
     "D6": "impl/tests/test_deferred_free.py::test_a_backup_holds_the_open_group_and_stays_as_it_is",
+    "S2": "diff_tests/tests/test_representing.py::test_a_state_is_that_of_computing_anew",
+    "B1": "diff_tests/tests/test_representing.py::test_what_is_loaded_is_what_was_saved",
+    "B2": "diff_tests/tests/test_representing.py::test_what_is_restored_goes_on_like_what_it_was_saved_from",
 }
