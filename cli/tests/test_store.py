@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kvspec_cli import store as command
 from kvspec_cli.errors import BadInput
+from kvspec_cli.schemas import DOCUMENTS
 from kvspec_diff.torture import toys
 from kvspec_diff.torture.stock import DEEP, stock
 from kvspec_torch.block_store import BlockStore
@@ -25,7 +27,9 @@ def shelf(tmp_path: Path) -> Path:
 
 def says(kvspec: Callable[..., Any], *arguments: object) -> tuple[int, dict[str, Any]]:
     done = kvspec("store", *arguments, "--json")
-    return done.status, json.loads(done.out)
+    found = json.loads(done.out)
+    msgspec.convert(found, DOCUMENTS[f"store {arguments[0]}"])
+    return done.status, found
 
 
 def entry(shelf: Path, key: str) -> Path:

@@ -1,9 +1,9 @@
-"""All parts in turn, each in a process of its own: it forks, lowers limits, and may have a planted fault."""
+"""Each part in a process of its own: it forks, lowers limits, and may have a planted fault."""
 
+import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
@@ -58,24 +58,20 @@ def here(name: str, asked: Asked, tell: Tell) -> Part:
     return disks(40 // asked.every, 2000 // asked.every, tell)
 
 
-def apart(name: Literal["power", "kills", "damage", "disk"] | str, asked: Asked, tell: Tell) -> Part:
-    """The same in a process of its own. A part that falls over has failed."""
-    start = time.monotonic()
-    process = Process([sys.executable, "-m", "kvspec_diff.torture", name, msgspec.json.encode(asked).decode()])
-    try:
-        while True:
-            said = msgspec.json.decode(process.line(time.monotonic() + PATIENCE), type=Said)
-            if said.part is not None:
-                return said.part
-            tell(said.done, said.of, said.at)
-    except (Lost, msgspec.DecodeError) as error:
-        seconds = round(time.monotonic() - start, 1)
-        return Part(name, "fell over", False, {}, 0, 0, 1, [f"failed: the process fell over: {error}"], seconds)
-    finally:
-        process.close()
-
-
-def run(names: tuple[str, ...], asked: Asked, tell: Tell) -> Iterator[Part]:
-    """Parts, one after the other."""
-    for name in names:
-        yield apart(name, asked, tell)
+def apart(name: str, asked: Asked, tell: Tell) -> Part:
+    """The same in a process of its own, in a folder that is deleted. A part that falls over has failed."""
+    with tempfile.TemporaryDirectory(prefix="kvspec-torture-", ignore_cleanup_errors=True) as base:
+        os.chmod(base, 0o755)  # one part looks at it as nobody
+        command = [sys.executable, "-m", "kvspec_diff.torture", name, msgspec.json.encode(asked).decode()]
+        process, start = Process(command, os.environ | {"TMPDIR": base}), time.monotonic()
+        try:
+            while True:
+                said = msgspec.json.decode(process.line(time.monotonic() + PATIENCE), type=Said)
+                if said.part is not None:
+                    return said.part
+                tell(said.done, said.of, said.at)
+        except (Lost, msgspec.DecodeError) as error:
+            seconds = round(time.monotonic() - start, 1)
+            return Part(name, "fell over", False, {}, 0, 0, 1, [f"failed: the process fell over: {error}"], seconds)
+        finally:
+            process.close()
