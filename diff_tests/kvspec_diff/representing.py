@@ -158,7 +158,7 @@ class Run:
             return
         tokens = live.tokens + [4 * n + step.branch for n in range(start, start + count)]
         states = {path: self.subject.data(live.cache.read(path)) for path in self._paths(Recurrent)}
-        new = self._raw(self.model.new(tokens, start, states), start, len(tokens))
+        new = self.raw(self.model.new(tokens, start, states), start, len(tokens))
         live.cache.append(count, new)
         for raw in new.values():
             self.subject.scribble(raw)  # they are the caller's
@@ -265,7 +265,7 @@ class Run:
         if cache.position != whole * self.size:
             raise Broken("B4", f"restored {cache.position} tokens, {whole * self.size} is right")
         new = Live(cache, asked[: whole * self.size], restored=True)
-        self._judge_cache(new, "B5")
+        self.judge_cache(new, "B5")
         self.follower.restored(asked, cache)
         self.kept = (self.kept + given)[-200:]
         self.live = [*self.live, new][-LIVE:]
@@ -293,7 +293,7 @@ class Run:
         cache, position = live.cache, len(live.tokens)
         tokens = [*live.tokens, 4 * position]
         states = {path: self.subject.data(cache.read(path)) for path in self._paths(Recurrent)}
-        good = self._raw(self.model.new(tokens, position, states), position, position + 1)
+        good = self.raw(self.model.new(tokens, position, states), position, position + 1)
         calls: list[tuple[str, Callable[[], object]]] = [
             ("a negative count", lambda: cache.append(-1, good)),
             ("no part of any layout", lambda: cache.append(1, {**good, "9.none": b""})),
@@ -316,12 +316,12 @@ class Run:
 
     def _check(self, law: str) -> None:
         for live in self.live:
-            self._judge_cache(live, law)
+            self.judge_cache(live, law)
         for raw, was, what in self.kept:
             if (now := self.subject.data(raw)) != was:
                 raise Broken("S4", f"{what}: was read as {_short(was)}, and became {_short(now)}")
 
-    def _judge_cache(self, live: Live, law: str) -> None:
+    def judge_cache(self, live: Live, law: str) -> None:
         """Position, every part and every ring are what a cold computation has (B2, B5, B7, S2)."""
         cache = live.cache
         if cache.position != len(live.tokens):
@@ -343,7 +343,7 @@ class Run:
     def _paths(self, kind: type = object) -> list[str]:
         return [path for path, (leaf, _) in self.model.parts.items() if isinstance(leaf, kind)]
 
-    def _raw(self, parts: Mapping[str, bytes], start: int, end: int) -> dict[str, Any]:
+    def raw(self, parts: Mapping[str, bytes], start: int, end: int) -> dict[str, Any]:
         """The new parts of the tokens from `start` to `end` as the subject takes them."""
         found = {}
         for path, data in parts.items():

@@ -28,6 +28,9 @@ FRONT = [f"kvspec_torch.{module}" for module in ("pages", "rows", "deferred_free
 STORED = ("test_entry_format.py", "test_files.py", "test_store.py")
 """Tests of reference modules that are not among these."""
 
+REPRESENTED = ("test_blocks.py", "test_paged.py")
+"""Those of the fast implementation, where other faults are planted."""
+
 ENTRIES = {"kvspec_reference": REFERENCE, "kvspec_torch": [*HOST, *FRONT]}
 SAMPLED = {"kvspec_reference": (REFERENCE, 3), "kvspec_torch": (HOST, 16)}
 """The modules that the sample is from, and how large it is."""
@@ -58,8 +61,8 @@ def own_tests(module: str) -> OwnTests:
         return OwnTests(ROOT / "reference/tests", leave_out=STORED)
     folder = ROOT / "impl/tests"
     if module in FRONT:
-        return OwnTests(folder, ("host", "device"), leave_out=("test_fused.py",))
-    return OwnTests(folder, leave_out=("test_device.py", "test_fused.py"))
+        return OwnTests(folder, ("host", "device"), leave_out=("test_fused.py", *REPRESENTED))
+    return OwnTests(folder, leave_out=("test_device.py", "test_fused.py", *REPRESENTED))
 
 
 def tried(faults: Sequence[Plant]) -> Tally:

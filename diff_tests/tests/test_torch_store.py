@@ -1,9 +1,11 @@
 """The store on tensors against the machine `store`, and under every legal loss of power (T1-T7)."""
 
+import hashlib
 import random
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import kvspec_torch.store
 import pytest
@@ -15,6 +17,7 @@ from kvspec_diff.storing import Broken, Call, Scope, Tally, compiled, key, locks
 from kvspec_diff.subjects.stores import Buffers, TorchStore
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.files import Folder
+from kvspec_torch.frames import Header
 from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
 
@@ -223,3 +226,45 @@ def test_counters() -> None:
     for seed in range(100):
         of = random.Random(seed)
         lockstep(random_program(of), random_scope(of, SUBJECT), TorchStore(Counted))
+
+
+class Looked(OrderedDict[str, Header]):
+    """Counts how many entries are looked at by going through them."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            Looked.looked += 1
+            yield key
+
+    def values(self) -> Any:
+        Looked.looked += len(self)
+        return super().values()
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_no_call_goes_through_all_entries(fault: bool) -> None:
+    """Saving, evicting to make room, reading and asking for what is used; a store that adds up sizes is noticed."""
+
+    class Adding(Store):
+        @property
+        def used(self) -> int:
+            return sum(header.size for header in self.shelf.entries.values()) + self._writing_bytes
+
+    names = sorted(hashlib.sha256(b"%d" % n).hexdigest() for n in range(1001))
+    lengths = dict.fromkeys(names, 20)
+    data = {name: SUBJECT.data(name, b"x" * 20) for name in names}
+    files = SUBJECT.recording({name + SUBJECT.entry: data[name] for name in names[1:]})
+    subject = TorchStore(Adding) if fault else SUBJECT
+    store = subject.open(files, lengths, budget=1000 * len(data[names[1]]), slots=2)
+    store.shelf.entries = Looked(store.shelf.entries)
+    Looked.looked, before = 0, len(files.log)
+    subject.save(store, names[0], b"x" * 20)
+    report = store.write_next()
+    store.read(names[0])
+    assert (report.status, report.evicted) == ("acknowledged", (names[1],))
+    assert store.used == 1000 * len(data[names[1]])
+    assert len(files.log) - before == 7, "unlink, sync; create, write, sync, rename, sync"
+    assert (Looked.looked > 1000) == fault
+    assert fault or Looked.looked <= 4

@@ -51,7 +51,7 @@ class Unwritten(OSError):
     """Some of the queue could not be written. It is still queued, unless the store is closed."""
 
     def __init__(self, reports: list[Report], left: int) -> None:
-        last = next(report for report in reversed(reports) if report.reason)
+        last = next((report for report in reversed(reports) if report.reason), Report("waiting"))
         errno = last.error.errno if last.error is not None else None
         super().__init__(errno, f"not all is on the disk, {left} entries are queued: {last.reason}")
         self.reports = reports
@@ -63,6 +63,9 @@ class BlockStore:
     The queue takes `slots` blocks, one that is being written among them. Each write evicts at most `evictions` entries:
     first those of other layouts, then the least recently used. Without `writer` only `flush` and `close` write. With
     `read_only` nothing in the folder is changed, and what another process writes there is found.
+
+    An entry that turns out to be damaged is a miss, and is saved anew with its prefix. The folder has two files besides
+    that do not count: `lock`, and the layout, for whoever looks after the folder.
 
     Raises `Refused` if another store has the folder open, or if it cannot be written.
     """
@@ -183,21 +186,29 @@ class BlockStore:
         Raises `Unwritten`, an `OSError` with the reports, if that fails; then what is left is still queued.
         """
         self._open()
-        if not self._core.read_only:
-            tries = 0
-            while self._core.is_busy() and tries <= len(self._core.queue) + 1:
-                tries = 0 if self._step().progress else tries + 1
+        return self._flush()
+
+    def _flush(self) -> list[Report]:
+        whole = self._core.read_only or self._drain()
         with self._core.lock:
             reports = [report for _, report in sorted([*self._good, *self._bad.values()], key=lambda each: each[0])]
             self._good.clear()
             self._bad.clear()
             left = len(self._core.queue) + len(self._core.writing)
-            unsettled = self._core.is_busy() and not self._core.read_only
         if self._writer is not None and self._writer.error is not None:
             raise self._writer.error
-        if unsettled and any(report.reason for report in reports):
+        if not whole:
             raise Unwritten(reports, left)
         return reports
+
+    def _drain(self) -> bool:
+        """Write what is queued now; False if that fails."""
+        left, tries = len(self._core.queue) + len(self._core.writing), 0
+        while self._core.is_busy() and left >= 0 and tries <= len(self._core.queue) + 1:
+            report = self._step()
+            tries = 0 if report.progress else tries + 1
+            left -= report.status in ("acknowledged", "idle")
+        return left < 0 or not self._core.is_busy()
 
     def stats(self) -> Stats:
         """What there is."""
@@ -228,12 +239,13 @@ class BlockStore:
         if self._closed:
             return
         self._own()
+        with self._core.lock:
+            self._closed = True  # nothing is queued from here on
         if self._writer is not None:
             self._writer.stop()
         try:
-            self.flush()
+            self._flush()
         finally:
-            self._closed = True
             self._let_go()
             atexit.unregister(self._end)
 
@@ -258,6 +270,7 @@ class BlockStore:
     def _put(self, key: str, parent: str | None, block: Block) -> None:
         data = self._format.write(key, parent, block)
         with self._core.lock:
+            self._open()
             if key not in self._core.queue and self._full():
                 raise Refused(f"entry {key}: the queue is full, it has {self._core.slots} slots")
             self._core.save(key, data)

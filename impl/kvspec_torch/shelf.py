@@ -8,12 +8,14 @@ from kvspec_torch.frames import Header, Miss
 class Shelf:
     """Entries by key, the least recently used first, and foreign files, with the reason why they are no entries.
 
+    Entries that were found to be `damaged`, or gone, still have their place here, until they are written anew.
     Nothing here costs more for more files. It knows nothing of threads or of the disk.
     """
 
     def __init__(self) -> None:
         self.entries: OrderedDict[str, Header] = OrderedDict()
         self.foreign: OrderedDict[str, tuple[int, Miss]] = OrderedDict()
+        self.damaged: set[str] = set()
         self.entry_bytes = self.foreign_bytes = 0
 
     def __contains__(self, key: object) -> bool:
@@ -37,6 +39,7 @@ class Shelf:
             return size
         if key not in self.entries:
             return 0
+        self.damaged.discard(key)
         size = self.entries.pop(key).size
         self.entry_bytes -= size
         return size

@@ -118,34 +118,33 @@ class Store:
 
     def peek(self, key: str) -> Entry | Miss:
         """The same as `read`, and nobody is to notice."""
-        digest("key", key)
+        known = self.shelf.entries.get(digest("key", key))
         found = self._find(key)
         if isinstance(found, OSError):  # perhaps somebody is about to evict it
             with self.disk:
                 found = self._find(key)
-        if isinstance(found, OSError):
-            return Miss("unreadable", str(found))
-        if isinstance(found, Miss):
-            return found
-        return self.format.read(found, key, self.place(key))
+        return self._said(key, found, known)
 
     def header(self, key: str) -> Header | None:
-        """What the latest version of an entry says of itself, or None if there is none."""
+        """What the latest version of an entry says of itself, or None if there is none that can be read."""
         if self.read_only and key not in self.shelf.entries:  # somebody else may have written it
             self._discover(key)
         with self.lock:
             for tier in (self.hot, self.queue, self.writing):
                 if key in tier:
                     return self._judge(tier[key])
-            return self.shelf.entries.get(key)
+            return None if key in self.shelf.damaged else self.shelf.entries.get(key)
 
     def examine(self, key: str) -> Entry | Miss:
         """What an entry's file is, whatever else there is of it."""
+        known = self.shelf.entries.get(digest("key", key))
+        found: memoryview | Miss | OSError
         try:
-            return self.format.read(self.files.read(digest("key", key) + ENTRY), key, self.place(key))
+            found = self.files.read(key + ENTRY)
         except OSError as error:
-            gone = isinstance(error, FileNotFoundError) and key not in self.shelf.entries
-            return Miss("absent" if gone else "unreadable", str(error))
+            gone = isinstance(error, FileNotFoundError) and key not in self.shelf
+            found = Miss("absent", str(error)) if gone else error
+        return self._said(key, found, known)
 
     def filed(self, key: str) -> bool:
         """Whether the latest version of an entry is the one in its file."""
@@ -361,6 +360,18 @@ class Store:
             return error if known else absent
         except OSError as error:
             return error
+
+    def _said(self, key: str, found: memoryview | Miss | OSError, known: Header | None) -> Entry | Miss:
+        """What the bytes of an entry say, or why there are none; if the file that is `known` is no entry, note that."""
+        if isinstance(found, memoryview):
+            entry = self.format.read(found, key, self.place(key))
+        else:
+            entry = found if isinstance(found, Miss) else Miss("unreadable", str(found))
+        if isinstance(entry, Miss) and not (isinstance(found, OSError) and not isinstance(found, FileNotFoundError)):
+            with self.lock:
+                if known is not None and known is self.shelf.entries.get(key) and self.filed(key):
+                    self.shelf.damaged.add(key)
+        return entry
 
     def _queue(self, key: str, data: memoryview) -> None:
         self.hot_bytes += len(data) - len(self.hot.get(key, b""))

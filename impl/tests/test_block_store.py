@@ -160,6 +160,7 @@ def test_a_gap_ends_a_prefix(lost: int, store: BlockStore, tmp_path: Path) -> No
     store.flush()
     (tmp_path / f"{keys[lost]}.safetensors").unlink()
     assert same_caches(store.restore(TOKENS), cached(MIXED, 3 * lost))
+    assert store.stats().entries == 4, "nobody told the store"
     store.evict(keys[lost])
     assert same_caches(store.restore(TOKENS), cached(MIXED, 3 * lost))
     with pytest.raises(Misuse, match="has no file"):
@@ -178,6 +179,11 @@ def test_damage_ends_a_prefix(damaged: int, store: BlockStore, tmp_path: Path) -
     assert isinstance(found, Miss)
     assert found.reason == "damaged"
     assert [each.outcome for each in store.verify()].count("miss") == 1
+    assert store.save_prefix(TOKENS[:12], cached(MIXED, 12)) == keys, "what is damaged is saved anew"
+    assert [report.key for report in store.flush()] == [keys[damaged]]
+    for length in range(3 * damaged + 3, 13, 3):
+        store.save_prefix(TOKENS[:length], cached(MIXED, length))
+    assert same_caches(store.restore(TOKENS), cached(MIXED, 12))
 
 
 def test_what_is_evicted_first(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from kvspec_diff.profiles import register
 from kvspec_torch import BlockTables, Misuse, PagePool, Rows
 from kvspec_torch.blocks import Block, Cache, restore
 from kvspec_torch.paged import KVPages
-from kvspec_torch.parts import same_parts
+from kvspec_torch.parts import same, same_parts
 
 register()
 
@@ -62,6 +62,11 @@ def anything(count: int, start: int = 0, seed: int = 0) -> dict[str, torch.Tenso
             made[path] = made[path].to(torch.int16)
         made[path] = made[path].view(tensor.dtype)
     return made
+
+
+def junk(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, with something in it, as what lies in the null page."""
+    return tensor.fill_(1)
 
 
 def attempt(pages: KVPages, call: Any) -> str:
@@ -190,6 +195,7 @@ def test_wrong_pages(wrong: str, path: Any) -> None:
         memory = tensors(False, form == "neighbours")
         pages = KVPages(LAYOUT, memory, PAGES, PAGE, path=path)
         pages.scatter(pages.slots(torch.arange(1, PAGES + 1), 0, PAGES * PAGE), anything(PAGES * PAGE))
+        null = {at: junk(tensor[:1] if form == "flat" else tensor[0, :1]) for at, tensor in memory.items()}
         before = contents(memory)
         slots = pages.slots(torch.tensor(ids), 0, 8)
         said = attempt(pages, lambda: pages.scatter(slots, anything(8, shift, 1), shift))  # noqa: B023
@@ -201,8 +207,7 @@ def test_wrong_pages(wrong: str, path: Any) -> None:
         if path == "device":
             found = pages.gather(slots, shift)
             assert int(pages.status) == 2
-            assert not any(bytes(rows.reshape(-1).view(torch.uint8).numpy().tobytes()).strip(b"\0") for rows in
-                           found.values())  # fmt: skip
+            assert all(same(rows, null[at][:1].expand_as(rows)) for at, rows in found.items())
             assert attempt(pages, lambda: None)
         pages.scatter(pages.slots(torch.tensor([3, 4]), 0, 8), anything(8))
         pages.check()
@@ -217,6 +222,40 @@ def test_slots_that_leave_their_page(path: Any) -> None:
         )
     assert attempt(pages, lambda: pages.gather(torch.tensor([4, 5, 6, 7, 16, 17, 18, 19, 12]))) == ""
     assert attempt(pages, lambda: pages.gather(torch.tensor([6, 7, 16]), 6)) == ""
+
+
+def test_the_smallest_pool(path: Any) -> None:
+    """One page of one slot, beside other pages; the first and the last slot, and those before and behind."""
+    layout = Layout("toy", 1, (Plain((Part("keys", (2,), "int16"),)),))
+    both = torch.zeros(2, 3, 1, 2, dtype=torch.int16)
+    pages = KVPages(layout, {"0.keys": both[:, 1]}, 1, path=path)
+    assert (pages.page_size, pages.slots(torch.tensor([1]), 0, 1).tolist()) == (1, [1])
+    pages.put(torch.tensor([1]), Block(7, {"0.keys": torch.tensor([[3, 4]], dtype=torch.int16)}, True))
+    assert both.flatten().tolist() == [0] * 8 + [3, 4, 0, 0]
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert pages.gather(nothing)["0.keys"].shape == (0, 2)
+    pages.scatter(nothing, {"0.keys": torch.zeros(0, 2, dtype=torch.int16)})
+    for slot, reason in ((0, "page 0: the null page is nobody's"), (2, "page 2: unknown"), (-1, "page -1: unknown")):
+        assert attempt(pages, lambda: pages.gather(torch.tensor([slot]))).endswith(reason)  # noqa: B023
+    pages = KVPages(layout, {"0.keys": torch.zeros(10, 1, 2, dtype=torch.int16)}, 9, path=path)
+    for slots in ([9, 2, 5, 2], [2, 2], [2, 3, 2, 2]):
+        assert "page 2: is named twice" in attempt(pages, lambda: pages.gather(torch.tensor(slots)))  # noqa: B023
+    rows = pages.gather(torch.tensor([9, 1, 4]))["0.keys"]
+    assert rows.shape == (3, 2)
+
+
+def test_a_status_is_a_copy(path: Any) -> None:
+    pages = KVPages(LAYOUT, tensors(False), PAGES, PAGE, path=path)
+    pages.status.fill_(7)
+    assert int(pages.status) == 0
+
+
+def test_the_path_is_that_of_the_device() -> None:
+    assert KVPages(LAYOUT, tensors(False), PAGES, PAGE).path == "host"
+    there = {at: tensor.to("meta") for at, tensor in tensors(False).items()}
+    assert KVPages(LAYOUT, there, PAGES, PAGE).path == "device"
+    with pytest.raises(Misuse, match="path: 'host' is none for meta"):
+        KVPages(LAYOUT, there, PAGES, PAGE, path="host")
 
 
 @pytest.mark.parametrize("path", ["host", "device"])
@@ -251,6 +290,9 @@ def test_what_is_seen_at_once(path: Any) -> None:
             call()
     assert same_parts(memory, before)
     pages.check()
+    bare = Block(0, {at: part for at, part in parts.items() if at != "0.keys"}, True)
+    with pytest.raises(Misuse, match=r"block 0: 0\.keys is missing"):
+        pages.put(slots, bare)
 
 
 def test_pools_of_inference(path: Any) -> None:

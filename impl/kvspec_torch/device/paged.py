@@ -35,7 +35,7 @@ class Rows:
         self.dtype, self.row, self.size = tensor.dtype, row, size
         whole = bits(tensor)
         self.flat = whole.dim() == len(row) + 1
-        if not self.flat and (whole.stride(0) == size * whole.stride(1) or len(whole) < 2 or size == 1):
+        if not self.flat and (size == 1 or whole.stride(0) == size * whole.stride(1)):
             whole, self.flat = _flattened(whole, row, size), True
         self.rows = whole
 
