@@ -234,9 +234,9 @@ class Looked(OrderedDict[str, Header]):
     looked = 0
 
     def __iter__(self) -> Iterator[str]:
-        for key in super().__iter__():
+        for each in super().__iter__():
             Looked.looked += 1
-            yield key
+            yield each
 
     def values(self) -> Any:
         Looked.looked += len(self)

@@ -158,12 +158,13 @@ class BlockStore:
         if len(tokens) != cache.position:
             raise Misuse(f"{len(tokens)} tokens, the cache is at {cache.position}")
         keys = self._keys(tokens)
-        for index, key in enumerate(keys):
-            header = self._core.header(key)
-            last = index + 1 == len(keys) and cache.position == len(keys) * self._format.layout.block_size
-            if header is None or (last and header.stateful is False):
-                self._make_way(key)
-                self._put(key, keys[index - 1] if index else None, cache.block(index))
+        wanted = self._core.lacking(keys)
+        if keys and cache.position == len(keys) * self._format.layout.block_size and len(keys) - 1 not in wanted[-1:]:
+            header = self._core.header(keys[-1])
+            wanted += [len(keys) - 1] * (header is None or not header.stateful)
+        for index in wanted:
+            self._make_way(keys[index])
+            self._put(keys[index], keys[index - 1] if index else None, cache.block(index))
         return keys
 
     def restore(self, tokens: Sequence[int], device: torch.device | str = "cpu") -> Cache:
@@ -261,7 +262,7 @@ class BlockStore:
         size = self._format.layout.block_size
         known, keys = self._chain
         shared = min(len(keys), len(tokens) // size)
-        while shared and tokens[: shared * size] != known[: shared * size]:
+        while shared and tokens[: shared * size] != (known if shared == len(keys) else known[: shared * size]):
             shared = shared // 2
         found = extended(keys[:shared], tokens, size, self.signature)
         self._chain = tokens[: len(found) * size], found

@@ -1,6 +1,7 @@
 """Which files a store has: its entries in the order of their last use, other files under a key, and what they take."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from kvspec_torch.frames import Header, Miss
 
@@ -43,6 +44,15 @@ class Shelf:
         size = self.entries.pop(key).size
         self.entry_bytes -= size
         return size
+
+    def doubt(self, key: str, known: Header | None) -> None:
+        """The file that is `known` is no entry, as was found out by reading it: what has no place may get one yet."""
+        if known is not None and known is self.entries.get(key) and not (known.older and known.index is None):
+            self.damaged.add(key)
+
+    def lacking(self, keys: Sequence[str]) -> list[int]:
+        """Which of these, by their place, have no file that is an entry."""
+        return [at for at, key in enumerate(keys) if key not in self.entries or key in self.damaged]
 
     def victim(self, spared: str | None = None) -> str | None:
         """Whose file is to go next: a foreign one, or the least recently used; `spared` if there is no other."""

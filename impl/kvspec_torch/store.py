@@ -11,6 +11,7 @@ Entries that cannot be ours, by their headers, are counted and are the first to 
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import RLock
 
@@ -77,7 +78,7 @@ class Store:
         return self.shelf.entry_bytes + self.shelf.foreign_bytes + self._writing_bytes
 
     def is_busy(self) -> bool:
-        """Whether `write_next` has anything to do."""
+        """Whether there is something to write, or to settle."""
         return bool(self.queue or self.writing or self._unsettled)
 
     def take_actions(self) -> list[Action]:
@@ -120,8 +121,8 @@ class Store:
         """The same as `read`, and nobody is to notice."""
         known = self.shelf.entries.get(digest("key", key))
         found = self._find(key)
-        if isinstance(found, OSError):  # perhaps somebody is about to evict it
-            with self.disk:
+        if isinstance(found, OSError):
+            with self.disk:  # perhaps somebody was about to evict it
                 found = self._find(key)
         return self._said(key, found, known)
 
@@ -134,6 +135,12 @@ class Store:
                 if key in tier:
                     return self._judge(tier[key])
             return None if key in self.shelf.damaged else self.shelf.entries.get(key)
+
+    def lacking(self, keys: Sequence[str]) -> list[int]:
+        """Which of these, by their place, have no entry that can be read."""
+        with self.lock:
+            lacking = self.shelf.lacking(keys)
+            return [at for at in lacking if keys[at] not in self.queue and keys[at] not in self.writing]
 
     def examine(self, key: str) -> Entry | Miss:
         """What an entry's file is, whatever else there is of it."""
@@ -150,11 +157,6 @@ class Store:
         """Whether the latest version of an entry is the one in its file."""
         with self.lock:
             return key in self.shelf.entries and not any(key in tier for tier in (self.hot, self.queue, self.writing))
-
-    def place(self, key: str) -> int | None:
-        """Which block of its prefix an entry is: what it says, or else as many as there are parents."""
-        with self.lock:
-            return self.shelf.place(key)
 
     def evict(self, key: str) -> int:
         """Delete an entry's file; how many bytes it had. A later version that is still to be written stays.
@@ -182,7 +184,7 @@ class Store:
         with self.disk:
             return self._write_next()
 
-    # The parts of writing.
+    # The parts of writing, and opening.
 
     def _write_next(self) -> Report:
         for key in list(self.writing):  # of a call that failed
@@ -288,16 +290,14 @@ class Store:
             changed, self._unsettled = list(self._unsettled), {}
             for key in changed:
                 self._did("settle", key)
-            return tuple(key for key in changed if self._acknowledge(key)), None
+            there = tuple(key for key in changed if key in self.shelf.entries)
+            for key in there:
+                self._acknowledge(key)
+        return there, None
 
-    def _acknowledge(self, key: str) -> bool:
-        if key not in self.shelf.entries:
-            return False
+    def _acknowledge(self, key: str) -> None:
         self.acknowledged.add(key)
         self._did("acknowledge", key)
-        return True
-
-    # What is done at opening.
 
     def _open(self) -> None:
         """Find the entries, delete what is temporary and what exceeds the budget, make all of that last."""
@@ -363,14 +363,15 @@ class Store:
 
     def _said(self, key: str, found: memoryview | Miss | OSError, known: Header | None) -> Entry | Miss:
         """What the bytes of an entry say, or why there are none; if the file that is `known` is no entry, note that."""
+        with self.lock:
+            index = self.shelf.place(key)
         if isinstance(found, memoryview):
-            entry = self.format.read(found, key, self.place(key))
+            entry = self.format.read(found, key, index)
         else:
             entry = found if isinstance(found, Miss) else Miss("unreadable", str(found))
-        if isinstance(entry, Miss) and not (isinstance(found, OSError) and not isinstance(found, FileNotFoundError)):
+        if isinstance(entry, Miss) and isinstance(found, memoryview | FileNotFoundError):
             with self.lock:
-                if known is not None and known is self.shelf.entries.get(key) and self.filed(key):
-                    self.shelf.damaged.add(key)
+                self.shelf.doubt(key, known)
         return entry
 
     def _queue(self, key: str, data: memoryview) -> None:

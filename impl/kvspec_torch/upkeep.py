@@ -31,7 +31,8 @@ def verify(store: Store) -> Iterator[Checked]:
             if found.reason != "absent":  # evicted since
                 yield Checked(key, size, "miss", found)
         else:
-            older = (header := store.header(key)) is not None and header.older
+            header = store.shelf.entries.get(key)
+            older = header is not None and header.older
             yield Checked(key, size, "older" if older else "whole")
 
 
@@ -41,7 +42,7 @@ def upgrade(store: Store, step: Callable[[], Report]) -> Iterator[Checked]:
     `step` writes the next of the queue. If an entry cannot be written the old one stays, and may be tried again.
     """
     for key, size in _all(store):
-        header = store.header(key)
+        header = store.shelf.entries.get(key)
         if header is None or not header.older:
             continue
         found = store.peek(key)
