@@ -29,7 +29,7 @@ def torture(
     *,
     only: Annotated[tuple[str, ...], Parameter(help="Only these parts: power, kills, damage, disk.")] = (),
     kills: Annotated[int, Parameter(help="How many processes are killed.")] = 1000,
-    programs: Annotated[int, Parameter(help="How many programs lose power, at each point.")] = 200,
+    programs: Annotated[int, Parameter(help="How many programs lose power, at each point.")] = 500,
     headers: Annotated[int, Parameter(help="How many headers are damaged.")] = 10_000,
     seed: Annotated[int, Parameter(help="What everything is drawn from.")] = 0,
     planted: Annotated[str, Parameter(show=False)] = "",

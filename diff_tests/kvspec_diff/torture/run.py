@@ -18,7 +18,7 @@ PATIENCE = 600.0
 class Asked(msgspec.Struct, frozen=True):
     """How much of each is done, and what is planted."""
 
-    programs: int = 200
+    programs: int = 500
     kills: int = 1000
     headers: int = 10_000
     seed: int = 0
