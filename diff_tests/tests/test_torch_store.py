@@ -159,9 +159,8 @@ FAULTS = {
         "self.queue[key] = self.hot[key] = data", "self.queue.setdefault(key, data); self.hot[key] = data"
     ),
     "the file is read before the queue (T3)": (
-        "next((tier for tier in (self.hot, self.queue, self.writing) if key in tier), {})",
-        "next((tier for tier in (self.hot, self.queue, self.writing) if key in tier"
-        " and key not in self.shelf.entries), {})",
+        "for tier in (self.hot, self.queue, self.writing) if key in tier), None)",
+        "for tier in (self.hot, self.queue, self.writing) if key in tier and key not in self.shelf), None)",
     ),
     "the queue has one slot more (T6)": ("len(self.queue) >= self.slots", "len(self.queue) > self.slots"),
     "memory is not bounded (T2)": ("> self.memory:", "> 2 * self.memory:"),

@@ -62,7 +62,8 @@ class BlockStore:
 
     The queue takes `slots` blocks, one that is being written among them. Each write evicts at most `evictions` entries:
     first those of other layouts, then the least recently used. Without `writer` only `flush` and `close` write. With
-    `read_only` nothing in the folder is changed, and what another process writes there is found.
+    `read_only` nothing in the folder is changed, and what another process writes there is found. A `Files` layer in
+    place of a path is the caller's to close, and to keep others away from.
 
     An entry that turns out to be damaged is a miss, and is saved anew with its prefix. The folder has two files besides
     that do not count: `lock`, and the layout, for whoever looks after the folder.

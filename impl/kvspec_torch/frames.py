@@ -10,7 +10,7 @@ from math import prod
 from typing import Literal
 
 import torch
-from kvspec.members import WIDTHS, Layout, Pooled, Window
+from kvspec.members import WIDTHS, Layout, Leaf, Pooled, Recurrent, Window
 
 from kvspec_torch.blocks import Block
 from kvspec_torch.parts import DTYPES, Form, bits
@@ -100,6 +100,9 @@ class Frames(Form):
         each = (len(path) + 22 * len(part.shape) + 140 for path, (_, part) in self.members.items())
         self.longest = 1024 + sum(each) + sum(len(path) + 40 for path in self.windows)
         """Bytes that hold any header of this layout."""
+        most = (part.bytes * self._most(leaf) for leaf, part in self.members.values())
+        self.largest = self.longest + sum(most)
+        """No entry of this layout has more bytes."""
 
     def legal(self, index: int) -> bool:
         """Whether a prefix can be so long."""
@@ -111,10 +114,16 @@ class Frames(Form):
         rows = [end // ratio - start // ratio for ratio in self._ratios]
         key = (int(stateful), *rows, *(min(end, size) for size in self._sizes if stateful))
         if key not in self._known:
-            self._known[key] = self._form(index, stateful)
+            self._known[key] = self._frame(index, stateful)
         return self._known[key]
 
-    def _form(self, index: int, stateful: bool) -> Frame:
+    def _most(self, leaf: Leaf) -> int:
+        """So many rows of a leaf are in a block at most."""
+        if isinstance(leaf, Window):
+            return leaf.size
+        return 1 if isinstance(leaf, Recurrent) else leaf.rows(self.layout.block_size) + 1
+
+    def _frame(self, index: int, stateful: bool) -> Frame:
         parts = self.block(index, stateful)
         found, text, at = [], "", 0
         for path, (part, shape) in sorted(parts.items(), key=lambda each: (-WIDTHS[each[1][0].dtype], each[0])):

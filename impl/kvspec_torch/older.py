@@ -62,6 +62,8 @@ def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
         return Miss("header", f"{metadata['tokens']} tokens")
     if not head.startswith(in_version_2(header)):
         return Miss("header", "is not written in the one way")
+    if size > frames.largest:
+        return Miss("length", f"{size} bytes, the largest entry has {frames.largest}")
     stateful = frames.stateless or len(header) - 1 == len(frames.members)
     return Header(metadata["key"], parent, size, 8 + int.from_bytes(head[:8], "little"), None, stateful, older=True)
 

@@ -145,12 +145,9 @@ class Store:
     def examine(self, key: str) -> Entry | Miss:
         """What an entry's file is, whatever else there is of it."""
         known = self.shelf.entries.get(digest("key", key))
-        found: memoryview | Miss | OSError
-        try:
-            found = self.files.read(key + ENTRY)
-        except OSError as error:
-            gone = isinstance(error, FileNotFoundError) and key not in self.shelf
-            found = Miss("absent", str(error)) if gone else error
+        found = self._read(key)
+        if isinstance(found, FileNotFoundError) and key not in self.shelf:
+            return Miss("absent", str(found))
         return self._said(key, found, known)
 
     def filed(self, key: str) -> bool:
@@ -345,8 +342,7 @@ class Store:
         """The bytes of the latest version, for the caller to keep."""
         absent = Miss("absent", f"entry {key} is not in the store")
         with self.lock:
-            tier = next((tier for tier in (self.hot, self.queue, self.writing) if key in tier), {})
-            data = tier.get(key)
+            data = next((tier[key] for tier in (self.hot, self.queue, self.writing) if key in tier), None)
             known = key in self.shelf.entries
             if data is None and not known and not self.read_only:
                 return self.shelf.foreign.get(key, (0, absent))[1]
@@ -354,10 +350,14 @@ class Store:
             copy = buffer(len(data))
             copy[:] = data
             return copy
+        found = self._read(key)
+        return absent if isinstance(found, FileNotFoundError) and not known else found
+
+    def _read(self, key: str) -> memoryview | Miss | OSError:
+        """A file's bytes, if it says that it is an entry: nobody knows how long another one is."""
         try:
-            return self.files.read(key + ENTRY)
-        except FileNotFoundError as error:
-            return error if known else absent
+            found = self.format.judge(*self.files.head(key + ENTRY, self.format.longest))
+            return found if isinstance(found, Miss) else self.files.read(key + ENTRY)
         except OSError as error:
             return error
 
@@ -369,7 +369,7 @@ class Store:
             entry = self.format.read(found, key, index)
         else:
             entry = found if isinstance(found, Miss) else Miss("unreadable", str(found))
-        if isinstance(entry, Miss) and isinstance(found, memoryview | FileNotFoundError):
+        if isinstance(entry, Miss) and (entry.reason != "unreadable" or isinstance(found, FileNotFoundError)):
             with self.lock:
                 self.shelf.doubt(key, known)
         return entry

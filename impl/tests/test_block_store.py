@@ -1,5 +1,6 @@
 """The store of blocks: what is saved is found again, block by block and prefix by prefix (B1, B4, E4-E6, T1-T7)."""
 
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -260,6 +261,21 @@ def test_what_is_evicted_first(tmp_path: Path) -> None:
         assert [each.key for each in store.gc(half)] == keys[:1:-1]
         assert same_caches(store.restore(TOKENS), cached(PLAIN, 4))
         assert store.stats().bytes <= half
+
+
+def test_a_file_that_is_huge_is_not_read(tmp_path: Path) -> None:
+    """Whether it became so before the store was opened or after; it takes no memory."""
+    with BlockStore(tmp_path, PLAIN, budget=2**50) as store:
+        keys = store.save_prefix(TOKENS[:4], cached(PLAIN, 4))
+        store.flush()
+        os.truncate(tmp_path / f"{keys[1]}.safetensors", 2**40)
+        assert store.restore(TOKENS).position == 2
+        assert store.load(keys[1]).reason == "length"  # type: ignore[union-attr]
+    with BlockStore(tmp_path, PLAIN, budget=2**50) as store:
+        assert store.load(keys[1]).reason == "length"  # type: ignore[union-attr]
+        assert [each.outcome for each in store.verify()] == ["whole", "miss"]
+        assert (store.stats().foreign_entries, store.stats().foreign_bytes) == (1, 2**40)
+        assert [each.key for each in store.gc(2**30)] == [keys[1]]
 
 
 def test_names_of_others_are_left_alone(tmp_path: Path) -> None:
