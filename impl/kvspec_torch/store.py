@@ -87,8 +87,6 @@ class Store:
             actions, self._actions = self._actions, []
         return actions
 
-    # What a caller asks for.
-
     def save(self, key: str, data: memoryview) -> None:
         """Queue an entry: it can be read at once. In the queue it takes the place of an older one of its key (T5).
 
@@ -335,8 +333,6 @@ class Store:
             found = Miss("key", f"key {found.key}, {key} is wanted")
         with self.lock:
             self.shelf.put(key, found, size)
-
-    # What several of these need.
 
     def _find(self, key: str) -> memoryview | Miss | OSError:
         """The bytes of the latest version, for the caller to keep."""
