@@ -30,6 +30,7 @@ MIXED = Layout(
 EVERY = Layout("every", 1, (Plain(tuple(Part(f"p{n}", (n % 3, 2), dtype) for n, dtype in enumerate(WIDTHS))),))
 TOKENS = list(range(100, 200))
 LARGE = 2**20
+DEVICES = ["cpu", *["cuda"] * torch.cuda.is_available()]
 
 
 def extend(cache: Cache, count: int) -> Cache:
@@ -39,13 +40,13 @@ def extend(cache: Cache, count: int) -> Cache:
     for path, part in cache._kept.items():
         empty = torch.empty(part.shape(cache.position, count), dtype=getattr(torch, part.part.dtype))
         bits(empty).copy_(torch.randint(0, 2, empty.shape, generator=of))
-        new[path] = empty
+        new[path] = empty.to(cache.device)
     cache.append(count, new)
     return cache
 
 
-def cached(layout: Layout, tokens: int, step: int = 1) -> Cache:
-    cache = Cache(layout)
+def cached(layout: Layout, tokens: int, step: int = 1, device: str = "cpu") -> Cache:
+    cache = Cache(layout, device)
     while cache.position < tokens:
         extend(cache, step)
     return cache
@@ -148,6 +149,7 @@ def test_a_prefix_saved_at_once_has_its_states_at_the_end_alone(store: BlockStor
     assert store.save_prefix(TOKENS[:6], cached(MIXED, 6)) == keys[:2]
     assert same_caches(store.restore(TOKENS[:8]), cached(MIXED, 6))
     store.flush()
+    assert store.restore(TOKENS[:5]).position == 0
     assert same_caches(store.restore(TOKENS[:8]), cached(MIXED, 6))
     assert store.save_prefix(TOKENS[:9], cached(MIXED, 9)) == keys
     assert store.stats().queued == 0, "all of it is there"
@@ -184,6 +186,68 @@ def test_damage_ends_a_prefix(damaged: int, store: BlockStore, tmp_path: Path) -
     for length in range(3 * damaged + 3, 13, 3):
         store.save_prefix(TOKENS[:length], cached(MIXED, length))
     assert same_caches(store.restore(TOKENS), cached(MIXED, 12))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_on_another_device(device: str, tmp_path: Path) -> None:
+    with BlockStore(tmp_path, MIXED, budget=LARGE) as store:
+        store.save_prefix(TOKENS[:9], cached(MIXED, 9, device=device))
+        store.flush()
+        restored = store.restore(TOKENS, device)
+        assert restored.device.type == device
+        assert same_caches(restored, cached(MIXED, 9, device=device))
+
+
+class Alike(bytes):
+    """Equal to everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def twice(tmp_path: Path) -> None:
+    with BlockStore(tmp_path, MIXED, budget=LARGE), pytest.raises(Refused):
+        BlockStore(tmp_path, MIXED, budget=LARGE).close()
+
+
+FAULTS: dict[str, tuple[str, Any, Any]] = {
+    "a checksum is not compared": (
+        "filling.checksum", lambda pieces: Alike(), lambda store, path: test_damage_ends_a_prefix(3, store, path)
+    ),
+    "states are not looked for": (
+        "filling._to_states", lambda headers: headers,
+        lambda store, path: test_a_prefix_saved_at_once_has_its_states_at_the_end_alone(store),
+    ),
+    "a state is not put back": ("filling._put_state", lambda part, tensor: None, lambda store, path: restored(store)),
+    "what is damaged stays": (
+        "shelf.Shelf.doubt", lambda *given: None, lambda store, path: test_damage_ends_a_prefix(1, store, path)
+    ),
+    "what is loaded is not what was saved": (
+        "frames.view", lambda tensor, data: torch.zeros(tensor.shape, dtype=getattr(torch, tensor.dtype)),
+        lambda store, path: test_what_is_queued_and_what_is_loaded_is_isolated(store),
+    ),
+    "a folder is not locked": ("lock.fcntl.flock", lambda *given: None, lambda store, path: twice(path / "other")),
+}  # fmt: skip
+
+
+def restored(store: BlockStore) -> None:
+    store.save_prefix(TOKENS[:9], cached(MIXED, 9))
+    store.flush()
+    assert same_caches(store.restore(TOKENS), cached(MIXED, 9))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_noticed(fault: str, store: BlockStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, wrong, scenario = FAULTS[fault]
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(f"kvspec_torch.{where}", wrong)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        scenario(store, tmp_path)
 
 
 def test_what_is_evicted_first(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_a_full_queue_refuses(tmp_path: Path) -> None:
     save(store, 0)
     while not store._core.writing:
         pass
+    assert store.load(KEYS[0]) == block(0), "what is being written can be read"
     save(store, 1)
     with pytest.raises(Refused, match="the queue is full, it has 2 slots"):
         save(store, 2)

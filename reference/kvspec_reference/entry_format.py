@@ -117,6 +117,8 @@ def checksum(header: Mapping[str, Any], payload: bytes, version: int = VERSION) 
 
 def write_entry(entry: Entry, signature: str, version: int = VERSION) -> bytes:
     """The bytes of an entry. Raises `Misuse` for what could not be read back."""
+    if version not in (OLDER, VERSION):
+        raise Misuse(f"version {version!r} is not written")
     digest("key", entry.key)
     digest("signature", signature)
     if entry.parent is not None:

@@ -103,6 +103,7 @@ def test_a_chain_has_the_whole_blocks() -> None:
         lambda: write_entry(Entry(KEY, None, True, b""), SIGNATURE),
         lambda: write_entry(Entry(KEY, None, 0, bytearray()), SIGNATURE),  # type: ignore[arg-type]
         lambda: write_entry(ENTRY, SIGNATURE + "\n"),
+        lambda: write_entry(ENTRY, SIGNATURE, 1),
     ],
 )
 def test_bad_calls(call: Any) -> None:

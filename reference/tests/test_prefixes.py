@@ -100,7 +100,7 @@ def test_a_mixed_chain_ends_where_it_is_mixed(how: str) -> None:
     good = pack(LAYOUT, cache(6).block(2))
     other = {
         "whole": write_entry(Entry(KEYS[2], KEYS[1], 2, whole(cache(6))), whole_signature(LAYOUT)),
-        "version 1": write_entry(Entry(KEYS[2], KEYS[1], 2, good), LAYOUT.signature, 1),
+        "version 1": store.files.read(KEYS[2] + ENTRY).replace(b"\0\0\0\3", b"\0\0\0\1", 1),
         "damaged": store.files.read(KEYS[2] + ENTRY)[:-1] + b"!",
         "parent": write_entry(Entry(KEYS[2], KEYS[0], 2, good), LAYOUT.signature),
         "tokens": write_entry(Entry(KEYS[2], KEYS[1], 3, good), LAYOUT.signature),
