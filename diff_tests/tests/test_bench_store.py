@@ -74,8 +74,12 @@ def test_what_is_appended_is_in_the_store(monkeypatch: pytest.MonkeyPatch) -> No
         made.append(self)
 
     monkeypatch.setattr(stores.Growing, "__init__", keep)
-    ours, peer = stores.appended(ROUNDS)
-    assert len(ours) == len(peer) == ROUNDS
+    stores.grown.cache_clear()
+    for clock in ("wall", "work"):
+        ours, peer = stores.appended(clock, ROUNDS)
+        assert len(ours) == len(peer) == ROUNDS
+        assert min(ours + peer) > 0
+    stores.grown.cache_clear()
     assert [side.blocks for side in made] == [each + stores.APPENDED * (ROUNDS + 1) for each in (20, 2)]
     assert made[0].cache.position == made[0].blocks * stores.TOKENS
     assert torch.equal(made[0].cache.read("0.keys")[-stores.TOKENS :], made[0].new["0.keys"])

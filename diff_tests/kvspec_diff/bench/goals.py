@@ -103,6 +103,7 @@ def _stores() -> Iterable[Goal]:
         yield Goal(f"save-{size}", f"save a block of {size} MiB, to the acknowledgement", SAFETENSORS, BLOCK, 0.8)
     yield Goal("restore-1000", "restore a prefix of 1,000 blocks of 1 MiB, verified", READS, PREFIX, 0.7)
     yield Goal("append-4096", "append a block to a prefix of 4,096, and save it", SHORTER, BLOCK, NO_GROWTH)
+    yield Goal("append-work-4096", "the same, processor time", SHORTER, BLOCK, NO_GROWTH)
     for kind, what in (("disk", "bytes on disk"), ("memory", "resident memory")):
         for n in DOUBLED:
             yield Goal(f"{kind}-{n}", f"{what}, {n} blocks and twice as many", TWICE, MEGABYTES, 1.9, 2.1)

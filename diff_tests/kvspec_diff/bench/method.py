@@ -14,7 +14,8 @@ clock, and the folder synced.
   chain and the checksum of each, and joins them to a cache. The peer reads the same files, which it is given by name,
   into a new buffer each, and looks at nothing. All are in the system's page cache.
 - `append`: the rows of one block are appended to a cache of 4,096 blocks, cut out again, and saved to the
-  acknowledgement; against the same with 64 blocks. In both stores all earlier blocks are there.
+  acknowledgement; against the same with 64 blocks. In both stores all earlier blocks are there, and the two take turns
+  block by block. The disk takes most of it; `append-work` is the process's processor time alone, for the same blocks.
 - `disk` and `memory`: a hybrid cache of plain, quantized, pooled, windowed and recurrent members, saved block by block
   as it grows. On disk count the files' lengths; in memory what the process grows by (its resident set, in a process of
   its own) while it holds the blocks' slices. `whole` is the layout that stores the whole state of the cache at each

@@ -8,9 +8,11 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from time import perf_counter
+from statistics import median
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 import torch
 from kvspec.members import Layout, Part, Plain
@@ -31,7 +33,7 @@ A_ROUND = 16 * MIB
 """Bytes of blocks saved a round, but at least four blocks."""
 RESTORED = 1000
 """Blocks of the prefix that is restored."""
-APPENDED = 8
+APPENDED = 16
 """Blocks appended a round."""
 SHORT, LONG = 64, 4096
 """Blocks that are there before."""
@@ -190,6 +192,13 @@ def plainly(path: Path) -> bytearray:
     return buffer
 
 
+class Took(NamedTuple):
+    """Seconds on the wall, and of this process's processor time."""
+
+    wall: float
+    work: float
+
+
 class Growing:
     """A cache that is saved as it grows."""
 
@@ -202,29 +211,43 @@ class Growing:
             self.cache.append(TOKENS, self.new)
         self.last = fill(store, blocks, self.cache.block)[-1]
 
-    def append(self) -> float:
-        """Seconds a block."""
-        start = perf_counter()
-        for _ in range(APPENDED):
-            self.cache.append(TOKENS, self.new)
-            self.last = self.store.save(self.last, tokens_of(self.blocks), self.cache.block(self.blocks))
-            self.blocks += 1
-            settled(self.store)
-        return (perf_counter() - start) / APPENDED
+    def append(self) -> Took:
+        """What one more block takes."""
+        start, worked = perf_counter(), process_time()
+        self.cache.append(TOKENS, self.new)
+        self.last = self.store.save(self.last, tokens_of(self.blocks), self.cache.block(self.blocks))
+        settled(self.store)
+        self.blocks += 1
+        return Took(perf_counter() - start, process_time() - worked)
 
 
-def appended(rounds: int) -> Rounds:
-    """Seconds to append a block to a long prefix, to a short one."""
-    of = layout(SMALL)
+@cache
+def grown(rounds: int) -> tuple[list[Took], list[Took]]:
+    """What it takes to append a block to a long prefix, to a short one: medians of a round, in which they alternate."""
+    of, took = layout(SMALL), (list[Took](), list[Took]())
     with folder() as base, opened(base / "long", of) as long, opened(base / "short", of) as short:
         sides = Growing(long, of, LONG), Growing(short, of, SHORT)
-        return interleaved(sides[0].append, sides[1].append, rounds)
+        for number in range(-1, rounds):
+            each: tuple[list[Took], list[Took]] = ([], [])
+            for turn in range(2 * APPENDED):
+                side = (turn + turn // 2) % 2  # 0 1 1 0
+                each[side].append(sides[side].append())
+            for side in (0, 1) if number >= 0 else ():
+                took[side].append(Took(*(median(clock) for clock in zip(*each[side], strict=True))))
+    return took
+
+
+def appended(clock: str, rounds: int) -> Rounds:
+    """Of these, what one clock says."""
+    ours, peer = grown(rounds)
+    return [getattr(each, clock) for each in ours], [getattr(each, clock) for each in peer]
 
 
 MEASURED: dict[str, Callable[[int], Rounds]] = {
     **{f"save-{size}": partial(saved, size) for size in (1, 4, 16)},
     "restore-1000": restored,
-    "append-4096": appended,
+    "append-4096": partial(appended, "wall"),
+    "append-work-4096": partial(appended, "work"),
     **growth.MEASURED,
 }
 """What can be measured, by name."""
