@@ -16,6 +16,7 @@ import law_pages
 import machine_pages
 import msgspec
 import scheduler_page
+import store_page
 from kvspec import registry
 from kvspec.language import machine
 from kvspec.operations import Allocate, Begin, Configuration, End, Finish, Free, Outcome, Read, Start, Trim, Write
@@ -69,6 +70,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "example-adapter.txt", inspect.getsource(example.Adapter)
     yield "allocator.txt", allocator()
     yield "allocator-failure.txt", failure()
+    yield from store_page.pages()
 
 
 def findings() -> str:

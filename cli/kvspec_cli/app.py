@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from kvspec_cli import bench, check, diff, engine, explore, prove, replay, report
+from kvspec_cli import bench, check, diff, engine, explore, prove, replay, report, store
 
 
 def version() -> str:
@@ -25,3 +25,4 @@ for command in (check.check, prove.prove, explore.explore, diff.diff, replay.rep
     APP.command(command)
 APP.command(engine.APP)
 APP.command(bench.APP)
+APP.command(store.APP)

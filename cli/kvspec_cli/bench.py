@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import App, Parameter
 from kvspec_diff.bench.goals import Figure
+from kvspec_diff.bench.method import STORE_METHOD
 from kvspec_record.bench import METHOD, STEP_METHOD
 
 from kvspec_cli.errors import BadInput, unknown
@@ -41,11 +42,12 @@ class Suite(msgspec.Struct, frozen=True):
         """Its measurements, as they are now."""
         from kvspec_diff.bench import goals
 
-        return goals.STEPS if self is STEP else goals.GOALS
+        return {"pages": goals.GOALS, "step": goals.STEPS, "store": goals.STORES}[self.name]
 
 
 PAGES = Suite("pages", "Speed of the page pool", METHOD)
 STEP = Suite("step", "Speed of a step's reservation", STEP_METHOD)
+STORE = Suite("store", "Speed and size of the store", STORE_METHOD)
 
 Rounds = Annotated[int, Parameter(help=f"How often each side has its turn, {LEAST} times at least.")]
 Write = Annotated[bool, Parameter(negative=(), help="Write the figures into the page of the docs as well.")]
@@ -96,6 +98,18 @@ def step(
 ) -> int:
     """Compare a step's reservation for a batch with vLLM's and SGLang's, and with itself where all is larger."""
     return measure(STEP, rounds, only, write, as_json)
+
+
+@APP.command
+def store(
+    *,
+    rounds: Rounds = 11,
+    only: Annotated[tuple[str, ...], Parameter(help="Only these, such as save, or append-4096.")] = (),
+    write: Write = False,
+    as_json: AsJson = False,
+) -> int:
+    """Compare the store with safetensors and with plain reads, and its size with that of shorter contexts."""
+    return measure(STORE, rounds, only, write, as_json)
 
 
 def measure(suite: Suite, rounds: int, only: tuple[str, ...], write: bool, as_json: bool) -> int:
@@ -177,10 +191,17 @@ def rows(result: Result) -> list[tuple[str, ...]]:
         (
             each.name, each.what, each.peer_name, f"{number(each.ours)} {each.unit}", number(each.peer),
             number(each.ratio), f"{number(each.low)} to {number(each.high)}",
-            "-" if each.goal is None else f"{each.goal:g}", verdict(each),
+            wanted(each), verdict(each),
         )
         for each in result.figures
     ]  # fmt: skip
+
+
+def wanted(figure: Figure) -> str:
+    """The goal."""
+    if figure.goal is None:
+        return "-"
+    return f"{figure.goal:g}" if figure.most is None else f"{figure.goal:g} to {figure.most:g}"
 
 
 def verdict(figure: Figure) -> str:
@@ -231,6 +252,7 @@ def document(suite: Suite, result: Result) -> str:
         "",
         "A ratio is the peer's median by ours, above 1 where ours is better; the extremes are over single rounds, in",
         f"each of which both sides had their turn ({', '.join(rounds_of(result))} rounds).",
+        *["Where the context is doubled, the ratio is the growth."] * any(each.most for each in result.figures),
         "",
         "| " + " | ".join(HEAD) + " |",
         "|" + "---|" * len(HEAD),

@@ -6,7 +6,21 @@ from typing import Any
 
 import msgspec
 
-from kvspec_cli import bench, capacity, check, diff, engine, explore, findings, ledger, prove, report, scheduler
+from kvspec_cli import (
+    bench,
+    capacity,
+    check,
+    diff,
+    engine,
+    explore,
+    findings,
+    ledger,
+    prove,
+    report,
+    scheduler,
+    store,
+    torture,
+)  # fmt: skip
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -25,6 +39,12 @@ DOCUMENTS: dict[str, Any] = {
     "engine remove": list[str],
     "bench pages": bench.Result,
     "bench step": bench.Result,
+    "bench store": bench.Result,
+    "store verify": store.Verified,
+    "store upgrade": store.Upgraded,
+    "store gc": store.Collected,
+    "store stats": store.Stats,
+    "store torture": torture.Tortured,
 }
 """What each command prints with `--json`; an option that changes it stands with the command."""
 

@@ -9,7 +9,7 @@ import pytest
 from kvspec_cli import bench
 from kvspec_diff import recipes
 from kvspec_diff.bench import goals, run
-from kvspec_diff.bench.goals import GOALS, REASONS, STEPS, Goal, judged, stale, unexplained
+from kvspec_diff.bench.goals import GOALS, REASONS, STEPS, STORES, Goal, judged, stale, unexplained
 
 PLAIN = Goal("toy-1", "toy", goals.VLLM, goals.CALL, 2.0)
 Made = dict[str, tuple[list[float], list[float]]]
@@ -40,6 +40,7 @@ def test_reasons(
 ) -> None:
     monkeypatch.setattr(goals, "GOALS", (PLAIN,))
     monkeypatch.setattr(goals, "STEPS", ())
+    monkeypatch.setattr(goals, "STORES", ())
     figures = [judged(PLAIN, [1.0, 1.0, 1.0], peer, reasons)]
     assert unexplained(figures) == missed
     assert stale(figures, reasons) == old
@@ -53,7 +54,15 @@ def test_the_goals_are_those_of_the_issue() -> None:
     }  # fmt: skip
     steps = {goal.name: goal.goal for goal in STEPS if goal.goal is not None and goal.peer != goals.SMALLER}
     assert steps == {"step-vllm-256": 15, "step-sglang-256": 1, "step-sglang-4096": 1.5}
-    assert len({goal.name for goal in (*GOALS, *STEPS)}) == len(GOALS) + len(STEPS)
+    stores = {goal.name: (goal.goal, goal.most) for goal in STORES if goal.goal is not None}
+    assert {name: least for name, (least, most) in stores.items() if most is None} == {
+        "save-1": 0.8, "save-4": 0.8, "save-16": 0.8, "restore-1000": 0.7, "append-4096": 0.8,
+        "append-work-4096": 0.8,
+    }  # fmt: skip
+    doubled = {name for name, limits in stores.items() if limits == (1.9, 2.1)}
+    assert doubled == {f"{kind}-{n}" for kind in ("disk", "memory") for n in goals.DOUBLED}
+    every = (*GOALS, *STEPS, *STORES)
+    assert len({goal.name for goal in every}) == len(every)
     assert stale([], REASONS) == [], "every reason is that of a goal"
     assert all(REASONS.values())
 
@@ -159,6 +168,32 @@ def test_a_step(kvspec, figures: Made, folders: Path, monkeypatch: pytest.Monkey
     assert "alloc_decode" in text
     done = kvspec("bench", "step", "--only", "sorted")
     assert done.complaint.startswith("kvspec: unknown measurement 'sorted'; there are step-vllm-1")
+
+
+@pytest.mark.parametrize(("peer", "met"), [(1.8, False), (1.95, True), (2.1, True), (2.2, False)])
+def test_a_growth_is_neither_less_nor_more(peer: float, met: bool) -> None:
+    goal = Goal("toy-1", "toy", goals.TWICE, goals.MEGABYTES, 1.9, 2.1)
+    figure = judged(goal, [1e6], [peer * 1e6], {})
+    assert (figure.ours, figure.met, figure.always, figure.most) == (1, met, met, 2.1)
+    assert bench.wanted(figure) == "1.9 to 2.1"
+
+
+def test_a_store(kvspec, figures: Made, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folders)
+    (folders / "docs").mkdir()
+    for goal in STORES:
+        if goal.most is not None:
+            figures[goal.name] = [1e6], [2e6]
+    figures["memory-32"] = [1e6], [3e6]
+    done = kvspec("bench", "store", "--write", "--json")
+    found = json.loads(done.out)
+    assert (done.status, found["unexplained"]) == (1, ["memory-32"])
+    assert [each["name"] for each in found["figures"]] == [goal.name for goal in STORES]
+    text = (folders / "docs" / "bench-store.md").read_text()
+    assert text.startswith("# Speed and size of the store\n")
+    assert "| 1.9 to 2.1 | MISSED |" in text
+    assert "the ratio is the growth" in text
+    assert "save_file" in text
 
 
 @pytest.mark.parametrize("only", ["sorted", "vllm"])

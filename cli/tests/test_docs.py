@@ -35,7 +35,9 @@ print(json.dumps(printed))
 """Runs blocks in order in a process of its own, as a reader does: which counterexample z3 gives depends on its past."""
 
 
-@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 3), ("add-a-law.md", 3), ("reference-scheduler.md", 2)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("tutorial.md", 3), ("add-a-law.md", 3), ("reference-scheduler.md", 2), ("store.md", 1)]
+)
 def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(page: str, least: int) -> None:
     found = blocks(page)
     code = json.dumps([text for language, text in found if language == "python"])
@@ -102,13 +104,14 @@ def test_commands_that_are_shown_have_the_options_that_are_shown() -> None:
     texts = "\n".join(path.read_text() for path in DOCS.rglob("*.md"))
     shown = {
         tuple(found.split())
-        for found in re.findall(r"kvspec ((?:check|prove|explore|diff|replay|report)[^`#\n]*)", texts)
+        for found in re.findall(r"kvspec ((?:check|prove|explore|diff|replay|report|store)[^`#\n]*)", texts)
     }
     assert len(shown) > 10
     helps: dict[str, str] = {}
-    for command, *words in shown:
+    for first, *words in shown:
+        command = f"{first} {words[0]}" if first == "store" and words else first
         if command not in helps:
-            asked = [sys.executable, "-m", "kvspec_cli", command, "--help"]
+            asked = [sys.executable, "-m", "kvspec_cli", *command.split(), "--help"]
             helps[command] = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
         for word in words:
             if word.startswith("--"):

@@ -1,6 +1,7 @@
 """Ctrl-C: one line, exit status 2, nothing half written, and it is never lost."""
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ RUNS = {
     "diff": (["diff", "--engine", "example==1", "--seconds", "300", "--save", "found"], "comparing example==1"),
     "small": (["diff", "--engine", "example==1", "--plant", "keep_views", "--traces", "4000", "--save", "found"],
               "comparing example==1"),
+    "torture": (["store", "torture", "--only", "kills"], "kills"),
     "smt": (["prove", "--smt", "found"], "writing found"),
 }  # fmt: skip
 
@@ -25,7 +27,7 @@ RUNS = {
 def test_every_command_ends(folders: Path, name: str, wait: float) -> None:
     arguments, started = RUNS[name]
     child = subprocess.Popen([sys.executable, "-m", "kvspec_cli", *arguments], stdout=subprocess.PIPE, cwd=folders,
-                             stderr=subprocess.PIPE, text=True)  # fmt: skip
+                             stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(folders)})  # fmt: skip
     assert child.stderr is not None
     while started not in child.stderr.readline():
         assert child.poll() is None

@@ -1,4 +1,4 @@
-"""The reference store in lockstep with the compiled machine `store`, and under every loss of power.
+"""A store in lockstep with the compiled machine `store`, and under every loss of power.
 
 A program is a list of calls on a few keys. The store runs on a recorded folder, where file operations fail and the
 process dies on demand. What an entry holds tells its key and the number of its save, so the state is observed from
@@ -8,25 +8,20 @@ What of the folder is on the disk the system decides, and only a crash shows it.
 own will, is put in afterwards, at the latest moment that explains what was found; if there is none, a law is broken.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import shake_128
 from typing import Any
 
 from kvspec.language.run import Compiled, State, Violation, compile_machine
-from kvspec.members import Layout
-from kvspec.operations import Misuse, Refused
 from kvspec.registry import machine
-from kvspec_reference.entry_format import Entry, Miss, key_of, read_entry, write_entry
+from kvspec_reference.entry_format import key_of
 from kvspec_reference.files import Files, Killed, Recording
-from kvspec_reference.store import ENTRY, TEMPORARY, Report, Store
 
-SIGNATURE = Layout("toy", 4, ()).signature
-SHORTEST = 16
-"""Bytes of the shortest payload: it tells the number of a save."""
+from kvspec_diff.subjects.stores import SIGNATURE, ReferenceStore, StoreSubject
 
-Make = Callable[..., Store]
+REFERENCE = ReferenceStore()
 Numbers = frozenset[int]
 
 
@@ -63,32 +58,32 @@ class Scope:
     evictions: int = 1
     piece: int = 200
 
-    def open(self, files: Files, make: Make = Store) -> Store:
+    def open(self, files: Files, subject: StoreSubject = REFERENCE) -> Any:
         options = {"slots": self.slots, "memory": self.memory, "evictions": self.evictions, "piece": self.piece}
-        return make(files, SIGNATURE, budget=self.budget, **options)
+        lengths = {key(k): length for k, length in enumerate(self.payloads)}
+        return subject.open(files, lengths, budget=self.budget, **options)
 
     def payload(self, k: int, version: int) -> bytes:
         """Tells key and save, to the last byte."""
         return version.to_bytes(4, "big") + shake_128(b"%d %d" % (k, version)).digest(self.payloads[k] - 4)
 
-    def version(self, k: int, found: Entry | Miss) -> int:
+    def version(self, k: int, found: Any, subject: StoreSubject = REFERENCE) -> int:
         """Which save this is; 0 for a miss, -1 for what was never saved like this."""
-        if isinstance(found, Miss):
+        if hasattr(found, "reason"):
             return 0
-        version = int.from_bytes(found.payload[:4], "big")
-        whole = found == Entry(key(k), None, k, self.payload(k, version))
-        return version if whole else -1
+        payload = subject.payload(key(k), found) or b""
+        version = int.from_bytes(payload[:4], "big")
+        return version if payload == self.payload(k, version) else -1
 
-    def version_in(self, k: int, data: bytes | None) -> int:
+    def version_in(self, k: int, data: bytes | None, subject: StoreSubject = REFERENCE) -> int:
         """The same of a file's bytes, or of none."""
         if data is None:
             return 0
-        return self.version(k, read_entry(data, SIGNATURE, key(k))) or -1
+        return self.version(k, subject.read(key(k), data, self.payloads[k]), subject) or -1
 
-    def sizes(self) -> list[int]:
+    def sizes(self, subject: StoreSubject = REFERENCE) -> list[int]:
         """Bytes of each key's file."""
-        entries = [Entry(key(k), None, k, self.payload(k, 1)) for k in range(len(self.payloads))]
-        return [len(write_entry(entry, SIGNATURE)) for entry in entries]
+        return [len(subject.data(key(k), self.payload(k, 1))) for k in range(len(self.payloads))]
 
 
 @cache
@@ -117,8 +112,7 @@ class Run:
     """A store that runs a program with the machine beside it; raises `Broken`. `floors`: see `power_loss`."""
 
     scope: Scope
-    make: Make = Store
-    files: Recording = field(default_factory=Recording)
+    subject: StoreSubject = REFERENCE
     recordings: list[tuple[Recording, list[tuple[int, ...]]]] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
     """How often each action was performed, and each thing was answered."""
@@ -127,10 +121,11 @@ class Run:
         sizes = {"Key": len(self.scope.payloads), "Disk": 1}
         self.keys = range(sizes["Key"])
         disk = {"place": [0 for _ in self.keys], "budget": [self.scope.budget], "slots": [self.scope.slots]}
-        self.state = compiled().start(sizes, {"size": self.scope.sizes(), **disk})
+        self.files = self.subject.recording({})
+        self.state = compiled().start(sizes, {"size": self.scope.sizes(self.subject), **disk})
         self._base, self._since = self.state.copy(), list[tuple[str, int]]()
         self.recordings.append((self.files, []))
-        self.store = self.scope.open(self.files, self.make)
+        self.store = self.scope.open(self.files, self.subject)
         self._keep_floors()
 
     def call(self, call: Call) -> None:
@@ -147,7 +142,7 @@ class Run:
             self._keep_floors(said=False)
             self._crash(call)
             return
-        except (Misuse, Refused, OSError) as error:
+        except (self.subject.misuse, self.subject.refused, OSError) as error:
             answer = error
         self.files.plan()
         actions = self.store.take_actions()
@@ -155,12 +150,12 @@ class Run:
         self._keep_floors()
         self._compare()
         self._judge_answer(call, answer, [name for _, name, _ in actions], before)
-        self._count(type(answer).__name__ if not isinstance(answer, Report) else answer.status)
+        self._count(type(answer).__name__ if not isinstance(answer, self.subject.report) else answer.status)
 
     def _answer(self, call: Call) -> Any:
         k = call.key
         if call.name == "save":
-            return self.store.save(key(k), self.scope.payload(k, self.state.saves + 1), tokens=k)
+            return self.subject.save(self.store, key(k), self.scope.payload(k, self.state.saves + 1))
         if call.name == "write":
             return self.store.write_next()
         return {"read": self.store.read, "evict": self.store.evict}[call.name](key(k))
@@ -194,13 +189,13 @@ class Run:
         self._lose(call.loss)
         self.files.plan(call.failing if call.name == "crash" else frozenset(), call.again)
         try:
-            self.store = self.scope.open(self.files, self.make)
+            self.store = self.scope.open(self.files, self.subject)
         except (Killed, OSError):
             self._count("not opened")
             self._keep_floors(said=False)
             self._lose(call.twice)
             self.files.plan()
-            self.store = self.scope.open(self.files, self.make)
+            self.store = self.scope.open(self.files, self.subject)
         self.files.plan()
         self._recover()
         self._count("crash")
@@ -210,7 +205,7 @@ class Run:
     def _lose(self, choice: int | None) -> None:
         if choice is not None:
             left = list(self.files.points[-1].after_loss())
-            self.files = Recording.of(left[choice % len(left)])
+            self.files = self.subject.recording(left[choice % len(left)])
             self._count("loss")
             self.recordings.append((self.files, []))
             self._keep_floors(said=False)
@@ -254,18 +249,18 @@ class Run:
 
     def _shown(self) -> list[int]:
         """By key, the version in the folder, read from its bytes."""
-        found = [self.files.folder.get(key(k) + ENTRY) for k in self.keys]
-        return [self.scope.version_in(k, at.now() if at else None) for k, at in enumerate(found)]
+        found = [self.files.folder.get(key(k) + self.subject.entry) for k in self.keys]
+        return [self.scope.version_in(k, at.now() if at else None, self.subject) for k, at in enumerate(found)]
 
     def _compare(self) -> None:
         """The whole state; what is rigid or only of the disk is left out."""
-        store, scope = self.store, self.scope
+        store, scope, subject = self.store, self.scope, self.subject
         own: dict[str, Any] = {
-            name: [scope.version_in(k, tier.get(key(k))) for k in self.keys]
+            name: [scope.version_in(k, tier.get(key(k)), subject) for k in self.keys]
             for name, tier in (("hot", store.hot), ("queued", store.queue), ("temp", store.writing))
         }
-        own["shown"], own["indexed"] = self._shown(), [key(k) in store.index for k in self.keys]
-        own["latest"] = [scope.version(k, store.peek(key(k))) for k in self.keys]
+        own["shown"], own["indexed"] = self._shown(), [key(k) in subject.index(store) for k in self.keys]
+        own["latest"] = [scope.version(k, store.peek(key(k)), subject) for k in self.keys]
         own["used"], own["waiting"] = [store.used], [len(store.queue)]
         for name, value in own.items():
             if value != getattr(self.state, name):
@@ -273,12 +268,11 @@ class Run:
         said = [version != 0 for version in self.state.acknowledged]
         if said != [key(k) in store.acknowledged for k in self.keys]:
             raise Broken("state", f"acknowledged are {sorted(store.acknowledged)}, the specification has {said}")
-        left = {name: contents for name, contents in self.files.folder.items() if name.endswith(TEMPORARY)}
-        if not left.keys() <= {named + TEMPORARY for named in store.writing}:
+        ending = subject.temporary
+        left = {name: contents for name, contents in self.files.folder.items() if name.endswith(ending)}
+        if not left.keys() <= {named + ending for named in store.writing}:
             raise Broken("T1", f"temporary files are left: {sorted(left)}")
-        if any(
-            left[key(k) + TEMPORARY].loose for k in self.keys if key(k) + TEMPORARY in left and self.state.synced[k]
-        ):
+        if any(left[key(k) + ending].loose for k in self.keys if key(k) + ending in left and self.state.synced[k]):
             raise Broken("T1", "a temporary file is said to be synced, and is not")
         if sum(map(len, store.hot.values())) > scope.memory:
             raise Broken("T2", f"{sum(map(len, store.hot.values()))} bytes in memory, at most {scope.memory}")
@@ -286,15 +280,15 @@ class Run:
     def _judge_answer(self, call: Call, answer: Any, actions: list[str], before: State) -> None:
         """A call that failed changed nothing (T6), a read is the latest (T3), a report says what was done."""
         if isinstance(answer, Exception):
-            refused = isinstance(answer, Refused) and call.name == "save"
+            refused = isinstance(answer, self.subject.refused) and call.name == "save"
             if actions != ["refuse"] * refused or vars(self.state) != vars(before):
                 raise Broken("T6", f"{answer!r}, and yet it did {actions}")
         elif call.name == "read":
-            found, wanted = self.scope.version(call.key, answer), self.state.latest[call.key]
-            excused = isinstance(answer, Miss) and answer.reason == "unreadable" and call.failing
+            found, wanted = self.scope.version(call.key, answer, self.subject), self.state.latest[call.key]
+            excused = getattr(answer, "reason", "") == "unreadable" and call.failing
             if found != wanted and not excused:
                 raise Broken("T3", f"read {found}, latest is {wanted}")
-        elif isinstance(answer, Report):
+        elif isinstance(answer, self.subject.report):
             kinds = [(name, actions.count(name)) for name in ("evict", "acknowledge")]
             if kinds != [("evict", len(answer.evicted)), ("acknowledge", len(answer.acknowledged))]:
                 raise Broken("answer", f"{answer}, but it did {actions}")
@@ -304,7 +298,7 @@ class Run:
                 raise Broken("answer", f"{answer}, but it did {actions}")
             self._judge_progress(call, answer, before)
 
-    def _judge_progress(self, call: Call, answer: Report, before: State) -> None:
+    def _judge_progress(self, call: Call, answer: Any, before: State) -> None:
         """If nothing goes wrong it is written, at the latest when there is room; after a sync all is acknowledged."""
         state = self.state
         if (answer.key is not None) != any(before.waiting) and not any(before.temp):
@@ -327,15 +321,15 @@ class Run:
         floor = list(floors[-1]) if floors else list(self.state.acknowledged)
         for operation, *names in ([("",)] if not floors else []) + files.log[max(0, len(floors) - 1) :]:
             if operation == "unlink":
-                floor = [0 if names[0] == key(k) + ENTRY else version for k, version in enumerate(floor)]
+                floor = [0 if names[0] == key(k) + self.subject.entry else version for k, version in enumerate(floor)]
             floors.append(tuple(floor))
         if said:
             floors[-1] = tuple(self.state.acknowledged)
 
 
-def lockstep(program: Program, scope: Scope, make: Make = Store) -> Run:
+def lockstep(program: Program, scope: Scope, subject: StoreSubject = REFERENCE) -> Run:
     """Run a program with the machine beside it; raises `Broken` with the law."""
-    run = Run(scope, make)
+    run = Run(scope, subject)
     for call in program:
         run.call(call)
     return run
@@ -352,28 +346,30 @@ class Tally:
     """The folders, each with what must be found in it, and the store."""
 
 
-def power_loss(program: Program, scope: Scope, make: Make = Store, tally: Tally | None = None, cuts: int = 2) -> Tally:
+def power_loss(
+    program: Program, scope: Scope, subject: StoreSubject = REFERENCE, tally: Tally | None = None, cuts: int = 2
+) -> Tally:
     """Replay every legal loss of power at every point of a recorded program, and again while the store recovers.
 
     After each: what was acknowledged is found, or a later version; nothing is half written; nothing temporary is left;
     what the loss left is within the budget. Raises `Broken` with the law.
     """
     tally = tally or Tally()
-    for files, floors in lockstep(program, scope, make).recordings:
+    for files, floors in lockstep(program, scope, subject).recordings:
         assert len(floors) == len(files.points)
         for point, floor in zip(files.points, floors, strict=True):
             tally.points += 1
             for left in point.after_loss(cuts):
                 tally.states += 1
-                for recovering in _reopened(left, floor, scope, make, tally):
+                for recovering in _reopened(left, floor, scope, subject, tally):
                     tally.during_recovery += 1
-                    for _ in _reopened(recovering, floor, scope, make, tally):
+                    for _ in _reopened(recovering, floor, scope, subject, tally):
                         pass
     return tally
 
 
 def _reopened(
-    left: dict[str, bytes], floor: tuple[int, ...], scope: Scope, make: Make, tally: Tally
+    left: dict[str, bytes], floor: tuple[int, ...], scope: Scope, subject: StoreSubject, tally: Tally
 ) -> Iterator[dict[str, bytes]]:
     """Open what a loss left and look at it, once; then what another loss leaves at any point of the opening."""
     known = (frozenset(left.items()), floor, scope)
@@ -383,13 +379,13 @@ def _reopened(
     taken = sum(map(len, set(left.values())))  # a file that was renamed may have both names; its bytes are there once
     if taken > scope.budget:
         raise Broken("T2", f"{taken} bytes may be left, the budget is {scope.budget}")
-    files = Recording.of(left)
-    store = scope.open(files, make)
-    if any(name.endswith(TEMPORARY) for name in files.folder):
+    files = subject.recording(left)
+    store = scope.open(files, subject)
+    if any(name.endswith(subject.temporary) for name in files.folder):
         raise Broken("T1", f"temporary files are left: {sorted(files.folder)}")
     for k, least in enumerate(floor):
-        found = scope.version(k, answer := store.read(key(k)))
-        if found < 0 or (found == 0 and key(k) in store.index):
+        found = scope.version(k, answer := store.read(key(k)), subject)
+        if found < 0 or (found == 0 and key(k) in subject.index(store)):
             raise Broken("T1", f"key {k}: something half written is shown: {answer}")
         if found < least:
             raise Broken("T4", f"key {k}: {found} is found, {least} was acknowledged")

@@ -1,8 +1,6 @@
 """The reference store against the machine `store`, and under every legal loss of power (T1-T7)."""
 
-import ast
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,15 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kvspec.operations import Misuse, Refused
 from kvspec_diff.profiles import register
+from kvspec_diff.store_programs import (
+    NAMES,
+    PUT,
+    SYNCS,
+    Forgetful,
+    faulty,
+    one,
+    random_program,
+    random_scope,
+    small,
+    syncs,
+)
 from kvspec_diff.storing import Broken, Call, Scope, Tally, compiled, key, lockstep, power_loss
+from kvspec_diff.subjects.stores import ReferenceStore
 from kvspec_reference.files import Folder, Recording
 from kvspec_reference.store import Report, Store
 
 register()
 
 SOURCE = Path(kvspec_reference.store.__file__).read_text()
-NAMES = ("save", "save", "write", "write", "write", "write", "read", "evict", "crash")
-ONE = Scope().sizes()[0]
+ONE, SMALL = one(), small()
 
 maybe = st.none() | st.integers(0, 999)
 calls = st.builds(
@@ -45,30 +55,6 @@ scopes = st.builds(
     evictions=st.integers(1, 2),
     piece=st.integers(100, 400),
 )
-
-
-def random_scope(of: random.Random) -> Scope:
-    payloads = of.choice(((20, 20, 20), (20, 40, 270)))
-    pieces = of.choice((150, 400))
-    return Scope(
-        payloads, of.randint(2 * ONE, 4 * ONE), of.randint(1, 3), of.randint(0, 4 * ONE), of.randint(1, 2), pieces
-    )
-
-
-def random_call(of: random.Random) -> Call:
-    """Often something goes wrong, so that there are few calls between."""
-
-    def perhaps(likely: float, below: int) -> int | None:
-        return of.randrange(below) if of.random() < likely else None
-
-    name = of.choice(NAMES)
-    failing = frozenset(of.sample(range(11), of.choice((1, 1, 2, 3)))) if of.random() < 0.3 else frozenset[int]()
-    killing = None if name == "crash" else perhaps(0.1, 9)
-    return Call(name, of.randrange(3), failing, killing, perhaps(0.5, 1000), perhaps(0.3, 5), perhaps(0.5, 1000))
-
-
-def random_program(of: random.Random, length: int = 30) -> list[Call]:
-    return [random_call(of) for _ in range(length)]
 
 
 @settings(settings.get_profile("pr"))
@@ -147,54 +133,6 @@ def test_a_real_folder_does_the_same(seed: int, tmp_path: Path) -> None:
 # Every fsync is needed.
 
 
-class Forgetful:
-    """A folder whose fsync does nothing if it is called from one line of the store."""
-
-    def __init__(self, files: Recording, line: int) -> None:
-        self.files, self.line = files, line
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.files, name)
-
-    def sync(self, name: str) -> None:
-        if not self._forgotten():
-            self.files.sync(name)
-
-    def sync_folder(self) -> None:
-        if not self._forgotten():
-            self.files.sync_folder()
-
-    def _forgotten(self) -> bool:
-        """Whether the line is that of the call, or of the call of the helper that calls."""
-        return self.line in (sys._getframe(2).f_lineno, sys._getframe(3).f_lineno)
-
-
-def syncs() -> dict[int, str]:
-    """Where the store syncs a file or its folder, or calls `_settle` for that: by line, the method."""
-    found = {}
-    for method in ast.walk(ast.parse(SOURCE)):
-        for node in ast.walk(method) if isinstance(method, ast.FunctionDef) and method.name != "_settle" else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                name = node.func.attr
-                if name in ("sync", "sync_folder", "_settle"):
-                    found[node.lineno] = f"{method.name}: {name}"
-    return found
-
-
-PUT = [Call("save"), Call("write")]
-FULL = [call for k in range(3) for call in (Call("save", k), Call("write"))]
-SMALL = Scope((20,) * 4, budget=3 * ONE, piece=1000)
-"""Three entries fit. Without failures a write is: create 0, write 1, sync 2, rename 3, sync of the folder 4."""
-
-PROGRAMS = {
-    "an entry is replaced": [*PUT, *PUT],
-    "an entry takes the room of another": [*FULL, Call("save", 3), Call("write")],
-    "an entry takes the room of one that was evicted before": [
-        *FULL, Call("evict", 0), Call("write"), Call("save", 3), Call("write")
-    ],
-    "an entry is acknowledged late": [Call("save"), Call("write", failing=frozenset({4})), Call("write")],
-    "the process dies before the folder is synced": [*PUT, Call("save"), Call("write", killing=4), Call("read")],
-}  # fmt: skip
 NEEDED = {
     "_write: sync": {"an entry is replaced": "T1"},
     "write_next: _settle": {
@@ -208,22 +146,23 @@ NEEDED = {
 """What goes wrong without a sync: the program that shows it, and the law."""
 
 
-@pytest.mark.parametrize("line", syncs(), ids=lambda line: f"{syncs()[line]}, line {line}")
+@pytest.mark.parametrize("line", syncs(SOURCE), ids=lambda line: f"{syncs(SOURCE)[line]}, line {line}")
 def test_without_any_one_sync_something_is_lost(line: int) -> None:
     broken = {}
-    for name, program in PROGRAMS.items():
+    forgetful = ReferenceStore(lambda files, *given, **more: Store(Forgetful(files, line), *given, **more))
+    for name, program in SYNCS.items():
         power_loss(program, SMALL)  # all is well with it
         try:
-            power_loss(program, SMALL, lambda files, *given, **more: Store(Forgetful(files, line), *given, **more))
+            power_loss(program, SMALL, forgetful)
         except Broken as error:
             broken[name] = error.law
     assert broken != {}
-    wanted = NEEDED[syncs()[line]]
+    wanted = NEEDED[syncs(SOURCE)[line]]
     assert any(broken.get(name) == law for name, law in wanted.items()), broken
 
 
 def test_the_syncs_of_the_store() -> None:
-    assert sorted(syncs().values()) == sorted([*NEEDED, "write_next: _settle"])
+    assert sorted(syncs(SOURCE).values()) == sorted([*NEEDED, "write_next: _settle"])
 
 
 # Planted faults.
@@ -272,25 +211,16 @@ FAULTS = {
 }  # fmt: skip
 
 
-def faulty(old: str, new: str) -> Any:
-    """The store with a fault."""
-    assert old in SOURCE
-    space: dict[str, Any] = {"__name__": "faulty"}
-    exec(compile(SOURCE.replace(old, new), "faulty", "exec"), space)
-    space["Report"] = Report
-    return space["Store"]
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_caught(fault: str) -> None:
-    make, law = faulty(*FAULTS[fault]), fault[-3:-1]
+    subject, law = ReferenceStore(faulty(SOURCE, *FAULTS[fault], Report)), fault[-3:-1]
     laws: Counter[str] = Counter()
     for seed in range(200):
         of = random.Random(seed)
         scope = random_scope(of)
         program = random_program(of)
         try:
-            power_loss(program, scope, make)
+            power_loss(program, scope, subject)
         except Broken as error:
             laws[error.law] += 1
             if error.law in (law, "state"):

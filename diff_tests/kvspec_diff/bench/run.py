@@ -1,7 +1,10 @@
-"""Runs measurements: those of pools and steps by a worker in the engine's environment, the others here."""
+"""Runs measurements: those against an engine by a worker in its environment, the others here."""
 
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import msgspec
 import torch
 
 from kvspec_diff import engines
-from kvspec_diff.bench.goals import BY_HAND, SMALLER, Figure, Goal, judged
+from kvspec_diff.bench.goals import BY_HAND, HERE, SAFETENSORS, SMALLER, Figure, Goal, judged
 from kvspec_diff.process import Lost, Process
 from kvspec_diff.recipes import EngineError
 
@@ -42,7 +45,7 @@ class Rounds(msgspec.Struct, frozen=True):
 
 def missing(goals: Sequence[Goal]) -> None:
     """`EngineError` when an engine that is to be measured is not installed."""
-    for name in dict.fromkeys(goal.peer for goal in goals if goal.peer not in (BY_HAND, SMALLER)):
+    for name in dict.fromkeys(goal.peer for goal in goals if goal.peer not in (BY_HAND, SMALLER, *HERE)):
         engines.find(*engines.parse(name))
 
 
@@ -58,7 +61,9 @@ def run(
 
 
 def _rounds(peer: str, goals: list[Goal], rounds: int, tell: Tell, facts: list[Facts]) -> Iterator[Measured]:
-    if peer == SMALLER:
+    if peer == SMALLER or peer in HERE:
+        if peer == SAFETENSORS:
+            facts.append(ours())
         yield from _here(goals, rounds, tell)
         return
     if peer != BY_HAND:
@@ -71,16 +76,25 @@ def _rounds(peer: str, goals: list[Goal], rounds: int, tell: Tell, facts: list[F
         yield measured(rounds)
 
 
+def ours() -> Facts:
+    """What is to be said of this process."""
+    python, torch_, numpy = platform.python_version(), metadata.version("torch"), metadata.version("numpy")
+    return Facts(SAFETENSORS, metadata.version(SAFETENSORS), python, torch_, numpy, 1)
+
+
 def _here(goals: list[Goal], rounds: int, tell: Tell) -> Iterator[Measured]:
-    """Ours against ours, on one thread of this process."""
+    """On one thread of this process."""
     from kvspec_record.bench import steps
 
+    from kvspec_diff.bench import stores
+
+    measured = {name: partial(each, None) for name, each in steps.MEASURED.items()} | stores.MEASURED
     threads = torch.get_num_threads()
     steps.threads()
     try:
         for goal in goals:
             tell(goal.what)
-            yield steps.MEASURED[goal.name](None, rounds)
+            yield measured[goal.name](rounds)
     finally:
         torch.set_num_threads(threads)
 

@@ -1,0 +1,53 @@
+"""The layouts of a folder's entries, each in a file that is named by its signature: for whoever looks after the folder.
+
+No entry needs these files: a store is told its layout. A file counts only if its layout has the signature of its name.
+"""
+
+from contextlib import suppress
+
+import msgspec
+from kvspec.members import Layout
+
+from kvspec_torch.entry_format import DIGEST
+from kvspec_torch.files import Files
+
+LAYOUT, TEMPORARY = ".layout", ".temporary"
+LARGEST = 2**24
+"""No layout takes more bytes."""
+
+
+def keep(files: Files, layout: Layout) -> None:
+    """See to it that the folder has this layout, if there is room for it."""
+    name = layout.signature
+    try:
+        files.size(name + LAYOUT)
+    except FileNotFoundError:
+        with suppress(OSError):
+            _write(files, name, memoryview(msgspec.json.encode(layout, order="sorted")))
+
+
+def _write(files: Files, name: str, text: memoryview) -> None:
+    files.create(name + TEMPORARY)
+    try:
+        files.write(name + TEMPORARY, text)
+        files.sync(name + TEMPORARY)
+        files.rename(name + TEMPORARY, name + LAYOUT)
+        files.sync_folder()
+    except OSError:
+        files.unlink(name + TEMPORARY)
+        raise
+
+
+def known(files: Files) -> dict[str, Layout]:
+    """The layouts by their signatures."""
+    found = {}
+    for name in files.names():
+        signature, dot, kind = name.partition(".")
+        if DIGEST.fullmatch(signature) and dot + kind == LAYOUT and files.size(name) <= LARGEST:
+            try:
+                layout = msgspec.json.decode(files.read(name), type=Layout)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if layout.signature == signature:
+                found[signature] = layout
+    return found

@@ -1,0 +1,55 @@
+"""One process at a time writes to a store's folder: a lock that the operating system takes back with the process."""
+
+import fcntl
+import os
+import weakref
+from contextlib import suppress
+
+from kvspec_torch.errors import Refused
+
+NAME = "lock"
+
+
+class Lock:
+    """Held from the start until `release`. Raises `Refused` if another store has it, or no file can be made here."""
+
+    def __init__(self, folder: int, where: str) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._handle = os.open(NAME, flags, 0o644, dir_fd=folder)
+        except OSError as error:
+            raise Refused(f"{where} cannot be written, it can only be read: {error}") from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
+        except OSError as error:
+            other = self._other()
+            os.close(self._handle)
+            busy = isinstance(error, BlockingIOError)
+            raise Refused(f"{where} is in use by process {other}" if busy else f"{where}: {error}") from error
+        _held.add(self)
+
+    def release(self) -> None:
+        """Let go of it; that is all right more than once."""
+        if self._handle >= 0:
+            _held.discard(self)
+            os.close(self._handle)
+        self._handle = -1
+
+    def _other(self) -> str:
+        with suppress(OSError):
+            return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        return "unknown"
+
+
+_held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """A child does not keep its parent's locks alive; what it closes here its parent still has."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forked)

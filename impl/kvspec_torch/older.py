@@ -1,0 +1,151 @@
+"""Entries of older layouts, and what else is found in a store's folder (E2-E4).
+
+- Version 1 has no signature: a miss.
+- Version 2 is read and upgraded. It has one SHA-256 over the payload alone, an axis of one batch before all others, and
+  names such as `layer_2_1_state` for `2.1.state`. It says neither which block of its prefix it is nor whether it has
+  the states: the one follows from its place in the chain, the other from the tensors that are there.
+- What was written without a model or a block size has no signature: it is forgotten.
+- Any other signature is a miss, that of the cumulative layout too, in which a block holds the whole state.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+from kvspec.members import WIDTHS
+
+from kvspec_torch.files import buffer
+from kvspec_torch.frames import CODES, LARGEST, Entry, Frame, Frames, Header, Miss, entry, views
+
+FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
+HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+def name_in_version_2(path: str) -> str:
+    """What version 2 called a part."""
+    return "layer_" + path.replace(".", "_")
+
+
+def in_version_2(header: Mapping[str, Any]) -> bytes:
+    """The one way in which version 2 wrote what is before the payload."""
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
+    """What a file is that does not begin as entries of the newest version do: one of version 2, or a miss."""
+    header = _header(frames, head, size)
+    if isinstance(header, Miss):
+        return header
+    metadata = header["__metadata__"]
+    version = metadata.get("version")
+    if version == "3":
+        return Miss("header", "is not written in the one way")
+    if version != "2":
+        return Miss("version", f"version {version!r}, only 2 and 3 are known")
+    if "signature" not in metadata:
+        return Miss("signature", "has none: nobody knows what its bytes mean")
+    if metadata.keys() != FIELDS:
+        return Miss("header", f"has not exactly the fields {', '.join(sorted(FIELDS))}")
+    if metadata["signature"] != frames.signature:
+        return Miss("signature", f"signature {metadata['signature']}, {frames.signature} is wanted")
+    parent = metadata["parent"] or None
+    if not all(_is_digest(metadata[name]) for name in ("key", "checksum")) or not (
+        parent is None or _is_digest(parent)
+    ):
+        return Miss("header", "its keys and its checksum are no SHA-256 in lower case")
+    if metadata["tokens"] != str(frames.layout.block_size):
+        return Miss("header", f"{metadata['tokens']} tokens")
+    if not head.startswith(in_version_2(header)):
+        return Miss("header", "is not written in the one way")
+    if size > frames.largest:
+        return Miss("length", f"{size} bytes, the largest entry has {frames.largest}")
+    stateful = frames.stateless or len(header) - 1 == len(frames.members)
+    return Header(metadata["key"], parent, size, 8 + int.from_bytes(head[:8], "little"), None, stateful, older=True)
+
+
+def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None) -> Entry | Miss:
+    """The entry of version 2 in `data`, as one of the newest version, with the same meaning (E3)."""
+    if index is None:
+        return Miss("header", "does not say which block of its prefix it is, and its parents are not all there")
+    told = _header(frames, bytes(data[: frames.longest]), len(data))
+    if isinstance(told, Miss):
+        return told
+    frame = frames.frame(index, bool(header.stateful))
+    starts = _starts(frame, told)
+    if isinstance(starts, Miss):
+        return starts
+    if len(data) != header.start + frame.payload:
+        return Miss("length", f"{len(data)} bytes, {header.start + frame.payload} are wanted")
+    old = data[header.start :]
+    found, wanted = sha256(old).hexdigest(), told["__metadata__"]["checksum"]
+    if found != wanted:
+        return Miss("damaged", f"checksum {found}, the header says {wanted}")
+    payload = buffer(frame.payload)
+    for tensor, start in zip(frame.tensors, starts, strict=True):
+        payload[tensor.start : tensor.stop] = old[start : start + tensor.stop - tensor.start]
+    return entry(replace(header, index=index), frames.layout.block_size, views(frame, payload))
+
+
+def _starts(frame: Frame, told: Mapping[str, Any]) -> list[int] | Miss:
+    """Where each tensor of the frame begins, if the header's tensors are these and fill the payload without a gap."""
+    found = []
+    for tensor in frame.tensors:
+        said = told.get(name_in_version_2(tensor.path))
+        if not isinstance(said, dict) or said.keys() != {"dtype", "shape", "data_offsets"}:
+            return Miss("header", f"does not say what {tensor.path} is")
+        offsets = said["data_offsets"]
+        if said["dtype"] != CODES[tensor.dtype] or not _are(said["shape"], [1, *tensor.shape]):
+            return Miss("header", f"{tensor.path} is {said['dtype']!r} of shape {said['shape']!r}")
+        size = prod(tensor.shape) * WIDTHS[tensor.dtype]
+        if type(offsets) is not list or len(offsets) != 2 or not _are(offsets, [offsets[0], offsets[0] + size]):
+            return Miss("header", f"{tensor.path} lies at {offsets!r}")
+        found.append((offsets[0], offsets[1]))
+    inner = sorted(found)
+    if len(told) - 1 != len(found) or [start for start, _ in inner] != [0, *(stop for _, stop in inner)][:-1]:
+        return Miss("header", "its tensors are not one behind the other")
+    return [start for start, _ in found]
+
+
+def _header(frames: Frames, head: bytes, size: int) -> dict[str, Any] | Miss:
+    """The header of a file of `size` bytes as an object with metadata of the format, or why it has none."""
+    if head[8:9] != b"{":
+        return Miss("foreign", "does not begin like an entry")
+    length = int.from_bytes(head[:8], "little")
+    if length > min(size, frames.longest) - 8:
+        most = min(size, frames.longest) - 8
+        return Miss("length", f"a header of {length} bytes in {size}, where at most {most} are read")
+    try:
+        header = json.loads(head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a field twice, a number that is no integer
+        return Miss("header", f"cannot be read: {error}")
+    metadata = header.get("__metadata__")
+    if not isinstance(metadata, dict) or metadata.get("format") != "kvspec":
+        return Miss("foreign", "is no entry of a store")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        return Miss("header", "metadata are strings")
+    return dict(header)
+
+
+def _is_digest(value: str) -> bool:
+    return len(value) == 64 and HEXADECIMAL.issuperset(value)
+
+
+def _are(value: Any, wanted: list[Any]) -> bool:
+    """Whether it is a list of these natural numbers, no bools among them."""
+    whole = type(value) is list and all(type(each) is int and 0 <= each <= LARGEST for each in value)
+    return whole and value == wanted
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a field is there twice")
+    return found
+
+
+def _no(text: str) -> Any:
+    raise ValueError(f"{text} is no integer")

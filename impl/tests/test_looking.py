@@ -1,0 +1,184 @@
+"""What files tell without a layout: whole ones are known, any change is a miss; and which of them go first."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from kvspec.members import Layout, Part, Plain, Recurrent
+from kvspec_torch.blocks import Block
+from kvspec_torch.collecting import collect, order
+from kvspec_torch.entry_format import Format, Miss, key_of
+from kvspec_torch.files import Folder
+from kvspec_torch.looking import File, Said, is_store, judge, look, names, useless, whole
+from safetensors.torch import save
+
+LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)), Recurrent((Part("state", (3,), "float32"),))))
+FORMAT = Format(LAYOUT)
+NOTHING = lambda *_: None  # noqa: E731
+
+
+def entry(parent: str | None, index: int, tokens: list[int]) -> tuple[str, bytes]:
+    key = key_of(parent, tokens, LAYOUT.signature)
+    parts = {"0.k": torch.full((2, 2), index, dtype=torch.float16), "1.state": torch.full((3,), float(index))}
+    return key, bytes(FORMAT.write(key, parent, Block(index, parts, True)))
+
+
+FIRST, DATA = entry(None, 0, [1, 2])
+KEY, SECOND = entry(FIRST, 1, [3, 4])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def put(folder: Folder, key: str, data: bytes) -> None:
+    path = f"/proc/self/fd/{folder.descriptor}/{key}.safetensors"
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def found(folder: Folder, data: bytes, known: bool = False) -> Said | Miss:
+    put(folder, KEY, data)
+    file = whole(folder, KEY, {LAYOUT.signature: FORMAT} if known else {})
+    assert file is not None
+    assert file.size == len(data) or isinstance(file.said, Miss)
+    return file.said
+
+
+def test_a_whole_entry_tells_what_it_is(folder: Folder) -> None:
+    said = found(folder, SECOND)
+    assert isinstance(said, Said)
+    assert (said.version, said.signature, said.key, said.parent) == ("3", LAYOUT.signature, KEY, FIRST)
+    assert (said.tokens, said.index, said.stateful) == (2, 1, True)
+    (file,) = look(folder, names(folder).keys)
+    assert (file.said, file.size) == (said, len(SECOND))
+    assert whole(folder, FIRST, {}) is None, "it is not there"
+
+
+def test_every_bit_and_every_length_is_noticed(folder: Folder) -> None:
+    reasons = set()
+    for bit in range(8 * len(SECOND)):
+        data = bytearray(SECOND)
+        data[bit // 8] ^= 1 << bit % 8
+        said = found(folder, bytes(data))
+        assert isinstance(said, Miss), bit
+        reasons.add(said.reason)
+    for data in (*(SECOND[:length] for length in range(len(SECOND))), SECOND + b"\0", SECOND + SECOND):
+        assert isinstance(found(folder, data), Miss)
+    assert reasons == {"foreign", "length", "header", "version", "key", "damaged"}
+
+
+def test_what_only_the_layout_tells(folder: Folder) -> None:
+    """Right in itself, but not of the layout that its signature names."""
+    other = Format(Layout("toy", 2, (Plain((Part("k", (3,), "float16"),)),)))
+    data = bytes(other.write(KEY, FIRST, Block(1, {"0.k": torch.zeros(2, 3, dtype=torch.float16)}, True)))
+    forged = bytearray(data.replace(other.signature.encode(), LAYOUT.signature.encode()))
+    from kvspec_torch.entry_format import CHECKSUM, checksum
+
+    view = memoryview(forged)
+    view[CHECKSUM] = checksum([view[: CHECKSUM.start], view[CHECKSUM.stop :]])
+    assert isinstance(found(folder, bytes(forged)), Said)
+    assert isinstance(found(folder, bytes(forged), known=True), Miss)
+    assert isinstance(found(folder, SECOND, known=True), Said)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason", "no_use"),
+    [
+        ({}, "foreign", False),
+        ({"format": "pt"}, "foreign", False),
+        ({"format": "kvspec"}, "version", True),
+        ({"format": "kvspec", "version": "1"}, "version", True),
+        ({"format": "kvspec", "version": "4"}, "version", True),
+        ({"format": "kvspec", "version": "2"}, "signature", True),
+        ({"format": "kvspec", "version": "2", "signature": "0" * 64}, "header", False),
+        ({"format": "kvspec", "version": "3", "signature": "0" * 64}, "header", False),
+    ],
+)
+def test_what_is_no_entry_of_today(folder: Folder, metadata: dict[str, str], reason: str, no_use: bool) -> None:
+    said = found(folder, save({"k": torch.zeros(2)}, metadata))
+    assert isinstance(said, Miss)
+    assert (said.reason, useless(said)) == (reason, no_use)
+
+
+def test_names(folder: Folder, tmp_path: Path) -> None:
+    assert not is_store(folder)
+    (tmp_path / "notes").touch()
+    assert not is_store(folder)
+    (tmp_path / "lock").touch()
+    assert is_store(folder)
+    put(folder, KEY, SECOND)
+    (tmp_path / f"{KEY}.temporary").touch()
+    (tmp_path / f"{LAYOUT.signature}.layout").touch()
+    (tmp_path / f"{KEY[:-1]}.safetensors").touch()
+    there = names(folder)
+    assert (there.keys, there.temporary, there.others) == ([KEY], [f"{KEY}.temporary"], 2)
+
+
+def test_a_long_header_is_read(folder: Folder) -> None:
+    parts = tuple(Part(f"part_{number}", (1,), "int8") for number in range(1500))
+    form = Format(Layout("long", 1, (Plain(parts),)))
+    key = key_of(None, [1], form.signature)
+    block = Block(0, {f"0.{part.name}": torch.zeros(1, 1, dtype=torch.int8) for part in parts}, True)
+    data = bytes(form.write(key, None, block))
+    assert int.from_bytes(data[:8], "little") > 2**16
+    put(folder, key, data)
+    (file,) = look(folder, [key])
+    assert isinstance(file.said, Said)
+    assert file.said == judge(data, len(data), key)
+
+
+# What goes first.
+
+
+def file(key: str, parent: str | None, written: float, size: int = 1) -> File:
+    return File(key, size, written, Said("3", "s", key, parent, 2, 0, ""))
+
+
+def went(files: list[File]) -> list[tuple[str, str]]:
+    return [(each.key, why) for each, why in order({each.key: each for each in files})]
+
+
+def test_the_order() -> None:
+    files = [
+        file("a", None, 1), file("b", "a", 9), file("c", "a", 3), file("d", None, 2),
+        file("y", "x", 0), file("z", "y", 50), File("m", 5, 99, Miss("version", "")),
+    ]  # fmt: skip
+    assert went(files) == [
+        ("m", "of no use"), ("z", "without its parent"), ("y", "without its parent"),
+        ("d", "oldest"), ("c", "oldest"), ("b", "oldest"), ("a", "oldest"),
+    ]  # fmt: skip
+
+
+def test_a_circle_comes_to_an_end() -> None:
+    assert {key for key, _ in went([file("a", "b", 1), file("b", "a", 2), file("c", "b", 3)])} == {"a", "b", "c"}
+
+
+def test_whenever_it_stops_there_are_prefixes_from_their_start() -> None:
+    of = random.Random(0)
+    for _ in range(50):
+        keys = [f"{number:03}" for number in range(30)]
+        files = [file(key, of.choice([None, *keys[:number]]), of.random()) for number, key in enumerate(keys)]
+        left = {each.key: each for each in files}
+        for key, _ in went(files):
+            del left[key]
+            for each in left.values():
+                assert isinstance(each.said, Said)
+                assert each.said.parent is None or each.said.parent in left
+        assert left == {}
+
+
+def test_collecting_stops_when_it_fits(folder: Folder, tmp_path: Path) -> None:
+    put(folder, FIRST, DATA)
+    put(folder, KEY, SECOND)
+    (tmp_path / f"{KEY}.temporary").write_bytes(b"part")
+    (tmp_path / "notes").write_bytes(b"x" * 10_000)
+    os.utime(tmp_path / f"{FIRST}.safetensors", (1, 1))
+    done = collect(folder, len(DATA) + len(SECOND), NOTHING)
+    assert (dict(done.gone), done.bytes, done.entries_left) == ({"temporary": 1}, 4, 2)
+    done = collect(folder, len(DATA), NOTHING)
+    assert (dict(done.gone), done.entries_left, done.bytes_left) == ({"oldest": 1}, 1, len(DATA))
+    assert sorted(folder.names()) == sorted([f"{FIRST}.safetensors", "notes"])
