@@ -39,7 +39,11 @@ class Kept:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it holds."""
+        """Bytes of memory that it keeps from being freed."""
+        return sum(tensor.untyped_storage().nbytes() for tensor in self._memory())
+
+    def _memory(self) -> Iterable[torch.Tensor]:
+        """What it holds."""
         raise NotImplementedError
 
     def _empty(self, rows: int) -> torch.Tensor:
@@ -99,9 +103,8 @@ class Sliced(Kept):
             self._segments[-1] = self._shortened(self._segments[-1], 2 * rows - self._ends[-2])
             self._ends[-1] = 2 * rows
 
-    @property
-    def nbytes(self) -> int:
-        return self._ends[-1] * self.part.bytes
+    def _memory(self) -> Iterable[torch.Tensor]:
+        return self._segments
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
         """The rows [first, last) where they lie, in order, each piece after the number of its first row."""
@@ -156,9 +159,8 @@ class Ring(Kept):
         if self._slots.shape[0] > 4 * to:
             self._slots = self._shortened(self._slots, 2 * to)
 
-    @property
-    def nbytes(self) -> int:
-        return self._slots.shape[0] * self.part.bytes
+    def _memory(self) -> Iterable[torch.Tensor]:
+        return [self._slots]
 
 
 class State(Kept):
@@ -177,9 +179,8 @@ class State(Kept):
     def read(self, position: int) -> torch.Tensor:
         return compact([self._state], self.part.shape, self.part, self.device)
 
-    @property
-    def nbytes(self) -> int:
-        return self.part.bytes
+    def _memory(self) -> Iterable[torch.Tensor]:
+        return [self._state]
 
 
 def kept(leaf: Leaf, part: Part, device: torch.device) -> Kept:

@@ -92,15 +92,19 @@ def test_a_cache_has_little_more_memory_than_it_needs() -> None:
         assert cache.position == position
     cache.trim(0)
     assert cache.nbytes == 0
+    cache = Cache(ROWS)
+    cache.append(10, new(cache, 10))
+    cache.append(1, new(cache, 1))
+    assert cache.nbytes == 2 * (10 * 12 + 3 * 4) - 3 * 4
     ring = Cache(Layout("toy", SIZE, (Window((Part("keys", (), "int64"),), size=1000),)))
     assert ring.nbytes == 0
-    for count in (3, 4, 1):
+    for count in (10, 1, 4):
         ring.append(count, {"0.keys": torch.arange(count)})
-    assert 8 * 8 <= ring.nbytes <= 2 * 8 * 8
+    assert ring.nbytes == 2 * 8 * 10
     ring.append(5000, {"0.keys": torch.arange(5000)})
     assert ring.nbytes == 8000
-    again = restore(ring.layout, [None])
-    assert again.nbytes == 0
+    assert restore(ring.layout, [None]).nbytes == 0
+    assert Cache(LAYOUT).nbytes == 4 * 8, "a state"
 
 
 def test_a_ring_is_cut_down_with_its_rows() -> None:
@@ -271,3 +275,29 @@ def test_work_does_not_follow_the_tokens() -> None:
 
 def test_integers_of_the_same_width() -> None:
     assert {name: bits(torch.empty(1, dtype=getattr(torch, name))).element_size() for name in WIDTHS} == WIDTHS
+
+
+def test_when_memory_is_given_back() -> None:
+    """To the row: what is trimmed away goes once there is more than four times what is left, down to twice of it."""
+    rows, window = Plain((Part("keys", (), "int64"),)), Window((Part("keys", (), "int64"),), size=100)
+
+    def grown(member: Plain | Window, *counts: int) -> Cache:
+        cache = Cache(Layout("toy", 1, (member,)))
+        for count in counts:
+            append(cache, count)
+        return cache
+
+    def append(cache: Cache, count: int) -> None:
+        cache.append(count, {"0.keys": torch.arange(cache.position, cache.position + count)})
+
+    for cache, steps in (
+        (grown(rows, 1, 59), ((15, 60), (14, 28))),
+        (grown(rows, 4, 2), ((3, 8), (2, 4))),
+        (grown(window, 40), ((10, 40), (9, 18))),
+    ):
+        for position, room in steps:
+            cache.trim(position)
+            assert cache.nbytes == room * 8
+        append(cache, room - position)
+        assert cache.nbytes == room * 8, "there is room for so many"
+        assert cache.read("0.keys").tolist() == list(range(room))

@@ -161,7 +161,8 @@ def test_states_are_the_callers() -> None:
     block = pages.block(1, slots, states)
     assert (block.stateful, list(block.parts)) == (True, ["0.keys", "0.values", "1.keys", "2.state"])
     assert block.nbytes == sum(part.nbytes for part in block.parts.values())
-    kept = block.parts["1.keys"].clone()
+    kept = states["1.keys"].clone()
+    assert same_parts({at: block.parts[at] for at in states}, states)
     states["1.keys"].zero_()
     assert torch.equal(block.parts["1.keys"], kept), "it is a copy"
     pages.put(slots, block)
