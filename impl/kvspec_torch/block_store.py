@@ -24,7 +24,7 @@ from kvspec_torch.blocks import Block, Cache
 from kvspec_torch.entry_format import Entry, Format, Miss, extended, key_of
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.files import Files, Folder
-from kvspec_torch.filling import restored
+from kvspec_torch.filling import cut, restored
 from kvspec_torch.lock import Lock
 from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
@@ -53,7 +53,8 @@ class Unwritten(OSError):
     def __init__(self, reports: list[Report], left: int) -> None:
         last = next((report for report in reversed(reports) if report.reason), Report("waiting"))
         errno = last.error.errno if last.error is not None else None
-        super().__init__(errno, f"not all is on the disk, {left} entries are queued: {last.reason}")
+        text = f"not all is on the disk, {left} entries are queued: {last.reason or 'others are being saved'}"
+        super().__init__(*(text,) if errno is None else (errno, text))
         self.reports = reports
 
 
@@ -165,7 +166,7 @@ class BlockStore:
             wanted += [len(keys) - 1] * (header is None or not header.stateful)
         for index in wanted:
             self._make_way(keys[index])
-            self._put(keys[index], keys[index - 1] if index else None, cache.block(index))
+            self._put(keys[index], keys[index - 1] if index else None, cut(cache, index))
         return keys
 
     def restore(self, tokens: Sequence[int], device: torch.device | str = "cpu") -> Cache:

@@ -1,4 +1,4 @@
-"""A cache restored from the files of its blocks, read straight into its memory (B4, B5, E5).
+"""A cache cut into blocks without a copy, and restored from files, read straight into its memory (B4, B5, E5).
 
 Nothing is copied on the way: the operating system puts the rows of each block where they belong, and the checksum is
 taken of them there. A block that turns out to be a miss ends the prefix.
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 from kvspec.members import Leaf
 
-from kvspec_torch.blocks import Cache
+from kvspec_torch.blocks import Block, Cache
 from kvspec_torch.entry_format import CHECKSUM, checksum
 from kvspec_torch.files import buffer
 from kvspec_torch.frames import Entry, Frame, Header, Tensor, memory, view
 from kvspec_torch.keeping import Kept, Ring, Sliced
+from kvspec_torch.parts import DTYPES
 from kvspec_torch.store import ENTRY, Store
 
 
@@ -33,6 +34,22 @@ def restored(store: Store, keys: Sequence[str], device: torch.device | str) -> C
             return cache
         headers = _to_states(headers[:whole])
     return Cache(layout, device)
+
+
+def cut(cache: Cache, index: int) -> Block:
+    """What `cache.block` gives, but rows that lie in one piece are not copied: for whoever copies them at once."""
+    if cache.device.type != "cpu":
+        return cache.block(index)
+    size, form = cache.layout.block_size, cache._form
+    start, stop = index * size, (index + 1) * size
+    stateful, parts = stop == cache.position or form.stateless, {}
+    for path, part in cache._kept.items():
+        if isinstance(part, Sliced):
+            pieces = [piece for _, piece in part._pieces(part.leaf.rows(start), part.leaf.rows(stop))]
+            parts[path] = pieces[0].view(DTYPES[part.part.dtype]) if len(pieces) == 1 else part.slice(start, stop)
+        elif stateful:
+            parts[path] = cache._state(path)
+    return Block(index, parts, stateful)
 
 
 def _leading(store: Store, keys: Sequence[str]) -> list[Header]:

@@ -1,6 +1,5 @@
 """The store of blocks: what is saved is found again, block by block and prefix by prefix (B1, B4, E4-E6, T1-T7)."""
 
-import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -13,8 +12,9 @@ import torch
 from kvspec.members import WIDTHS, Absent, Group, Layout, Part, Plain, Pooled, Quantized, Recurrent, Window
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
-from kvspec_torch.entry_format import Miss, chain, key_of
+from kvspec_torch.entry_format import Miss, chain
 from kvspec_torch.errors import Misuse, Refused
+from kvspec_torch.filling import cut
 from kvspec_torch.parts import bits, same
 from safetensors import safe_open
 
@@ -199,6 +199,14 @@ def test_on_another_device(device: str, tmp_path: Path) -> None:
         assert same_caches(restored, cached(MIXED, 9, device=device))
 
 
+def test_a_block_is_cut_as_the_cache_does_it() -> None:
+    for layout in (PLAIN, MIXED, EVERY):
+        for length in range(0, 20, 3):
+            cache = cached(layout, length)
+            for index in range(length // layout.block_size):
+                assert cut(cache, index) == cache.block(index)
+
+
 class Alike(bytes):
     """Equal to everything."""
 
@@ -263,41 +271,6 @@ def test_what_is_evicted_first(tmp_path: Path) -> None:
         assert store.stats().bytes <= half
 
 
-def test_a_file_that_is_huge_is_not_read(tmp_path: Path) -> None:
-    """Whether it became so before the store was opened or after; it takes no memory."""
-    with BlockStore(tmp_path, PLAIN, budget=2**50) as store:
-        keys = store.save_prefix(TOKENS[:4], cached(PLAIN, 4))
-        store.flush()
-        os.truncate(tmp_path / f"{keys[1]}.safetensors", 2**40)
-        assert store.restore(TOKENS).position == 2
-        assert store.load(keys[1]).reason == "length"  # type: ignore[union-attr]
-    with BlockStore(tmp_path, PLAIN, budget=2**50) as store:
-        assert store.load(keys[1]).reason == "length"  # type: ignore[union-attr]
-        assert [each.outcome for each in store.verify()] == ["whole", "miss"]
-        assert (store.stats().foreign_entries, store.stats().foreign_bytes) == (1, 2**40)
-        assert [each.key for each in store.gc(2**30)] == [keys[1]]
-
-
-def test_names_of_others_are_left_alone(tmp_path: Path) -> None:
-    key = key_of(None, TOKENS[:2], PLAIN.signature)
-    names = ["note.txt", f"{key}.other", key, "x.safetensors", f"{key.upper()}.safetensors", ".hidden"]
-    for name in names:
-        (tmp_path / name).write_bytes(b"somebody else's")
-    outside = tmp_path.parent / f"{tmp_path.name}.outside"
-    outside.write_bytes(b"outside")
-    (tmp_path / f"{key}.safetensors").symlink_to(outside)
-    (tmp_path / f"{key}.temporary").mkdir()
-    with BlockStore(tmp_path, PLAIN, budget=LARGE) as store:
-        assert isinstance(store.load(key), Miss)
-        assert store.stats().entries == 0
-        list(store.gc(0))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [*names, "lock", f"{PLAIN.signature}.layout", f"{key}.safetensors", f"{key}.temporary"]
-    )
-    assert outside.read_bytes() == b"outside"
-    outside.unlink()
-
-
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
@@ -329,33 +302,6 @@ def test_bad_options(option: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=f"{next(iter(option))}: "):
         BlockStore(tmp_path, PLAIN, **{"budget": LARGE, **option})
     BlockStore(tmp_path, PLAIN, budget=LARGE).close()
-
-
-def test_a_closed_store_and_one_that_is_read_only(tmp_path: Path) -> None:
-    store = BlockStore(tmp_path, PLAIN, budget=LARGE)
-    store.save(None, [1, 2], blocks(PLAIN, 1)[0])
-    store.close()
-    store.close()
-    with pytest.raises(Misuse, match="closed"):
-        store.flush()
-    with BlockStore(tmp_path, PLAIN, budget=LARGE, read_only=True) as reader:
-        assert (reader.stats().entries, reader.flush()) == (1, [])
-        for call in (lambda: reader.save(None, [1, 2], blocks(PLAIN, 1)[0]), lambda: list(reader.gc(0))):
-            with pytest.raises(Misuse, match="read only"):
-                call()
-
-
-def test_a_reader_beside_a_writer_finds_what_is_new(tmp_path: Path) -> None:
-    with (
-        BlockStore(tmp_path, PLAIN, budget=LARGE, writer=False) as writer,
-        BlockStore(tmp_path, PLAIN, budget=LARGE, read_only=True) as reader,
-    ):
-        writer.save_prefix(TOKENS[:6], cached(PLAIN, 6))
-        assert reader.restore(TOKENS).position == 0
-        writer.flush()
-        assert same_caches(reader.restore(TOKENS), cached(PLAIN, 6))
-        list(writer.gc(0))
-        assert reader.restore(TOKENS).position == 0
 
 
 def test_many_threads(tmp_path: Path) -> None:

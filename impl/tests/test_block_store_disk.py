@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -225,7 +226,9 @@ def test_a_store_is_used_by_one_process(tmp_path: Path) -> None:
     """A child that was forked is told so, and leaves the lock with its parent."""
     with BlockStore(tmp_path, LAYOUT, budget=LARGE, writer=False) as store:
         save(store, 0)
-        child = os.fork()
+        with warnings.catch_warnings():  # from Python 3.12 on, a fork with threads is warned of
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
         if not child:
             try:
                 store.stats()

@@ -1,0 +1,89 @@
+"""The folder of a store of blocks: what else is in it, and who only reads it (T1, T2)."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from kvspec.members import Layout, Part, Plain
+from kvspec_torch.block_store import BlockStore
+from kvspec_torch.blocks import Cache
+from kvspec_torch.entry_format import Miss, key_of
+from kvspec_torch.errors import Misuse
+from kvspec_torch.parts import same
+
+LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)),))
+TOKENS = list(range(100, 200))
+LARGE = 2**20
+
+
+def cached(tokens: int) -> Cache:
+    cache = Cache(LAYOUT)
+    cache.append(tokens, {"0.k": torch.arange(2 * tokens, dtype=torch.float16).view(tokens, 2)})
+    return cache
+
+
+def same_caches(one: Cache, other: Cache) -> bool:
+    return one.position == other.position and same(one.read("0.k"), other.read("0.k"))
+
+
+def test_a_file_that_is_huge_is_not_read(tmp_path: Path) -> None:
+    """Whether it became so before the store was opened or after; it takes no memory."""
+    with BlockStore(tmp_path, LAYOUT, budget=2**50) as store:
+        keys = store.save_prefix(TOKENS[:4], cached(4))
+        store.flush()
+        os.truncate(tmp_path / f"{keys[1]}.safetensors", 2**40)
+        assert store.restore(TOKENS).position == 2
+        assert store.load(keys[1]).reason == "length"  # type: ignore[union-attr]
+    with BlockStore(tmp_path, LAYOUT, budget=2**50) as store:
+        assert store.load(keys[1]).reason == "length"  # type: ignore[union-attr]
+        assert [each.outcome for each in store.verify()] == ["whole", "miss"]
+        assert (store.stats().foreign_entries, store.stats().foreign_bytes) == (1, 2**40)
+        assert [each.key for each in store.gc(2**30)] == [keys[1]]
+
+
+def test_names_of_others_are_left_alone(tmp_path: Path) -> None:
+    key = key_of(None, TOKENS[:2], LAYOUT.signature)
+    names = ["note.txt", f"{key}.other", key, "x.safetensors", f"{key.upper()}.safetensors", ".hidden"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"somebody else's")
+    outside = tmp_path.parent / f"{tmp_path.name}.outside"
+    outside.write_bytes(b"outside")
+    (tmp_path / f"{key}.safetensors").symlink_to(outside)
+    (tmp_path / f"{key}.temporary").mkdir()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        assert isinstance(store.load(key), Miss)
+        assert store.stats().entries == 0
+        list(store.gc(0))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [*names, "lock", f"{LAYOUT.signature}.layout", f"{key}.safetensors", f"{key}.temporary"]
+    )
+    assert outside.read_bytes() == b"outside"
+    outside.unlink()
+
+
+def test_a_closed_store_and_one_that_is_read_only(tmp_path: Path) -> None:
+    store = BlockStore(tmp_path, LAYOUT, budget=LARGE)
+    store.save(None, [1, 2], cached(2).block(0))
+    store.close()
+    store.close()
+    with pytest.raises(Misuse, match="closed"):
+        store.flush()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True) as reader:
+        assert (reader.stats().entries, reader.flush()) == (1, [])
+        for call in (lambda: reader.save(None, [1, 2], cached(2).block(0)), lambda: list(reader.gc(0))):
+            with pytest.raises(Misuse, match="read only"):
+                call()
+
+
+def test_a_reader_beside_a_writer_finds_what_is_new(tmp_path: Path) -> None:
+    with (
+        BlockStore(tmp_path, LAYOUT, budget=LARGE, writer=False) as writer,
+        BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True) as reader,
+    ):
+        writer.save_prefix(TOKENS[:6], cached(6))
+        assert reader.restore(TOKENS).position == 0
+        writer.flush()
+        assert same_caches(reader.restore(TOKENS), cached(6))
+        list(writer.gc(0))
+        assert reader.restore(TOKENS).position == 0
