@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from kvspec.language.run import Compiled, Violation, compile_machine
+from kvspec.language.run import Compiled, State, Violation, compile_machine
 from kvspec.registry import machine
+
+Step = tuple[str, tuple[int, ...]]
+"""An action and its arguments."""
 
 
 class Broken(Exception):
@@ -32,7 +35,18 @@ class Beside:
     def __init__(self, name: str, sizes: Mapping[str, int], rigid: Mapping[str, Any]) -> None:
         self.name, self.sizes, self.rigid = name, dict(sizes), dict(rigid)
         self.state = compiled(name).start(self.sizes, self.rigid)
-        self.steps: list[tuple[str, tuple[int, ...]]] = []
+        self.steps: list[Step] = []
+
+    def mark(self) -> tuple[State, int]:
+        """Where it is now, to come back to."""
+        return self.state.copy(), len(self.steps)
+
+    def back(self, mark: tuple[State, int]) -> list[Step]:
+        """Come back to a mark; the steps that it had taken since."""
+        state, length = mark
+        self.state, since = state.copy(), self.steps[length:]
+        del self.steps[length:]
+        return since
 
     @property
     def done(self) -> Counter[str]:

@@ -14,11 +14,11 @@ from functools import cache
 from hashlib import shake_128
 from typing import Any
 
-from kvspec.language.run import Compiled, State, Violation, compile_machine
-from kvspec.registry import machine
+from kvspec.language.run import State
 from kvspec_reference.entry_format import key_of
 from kvspec_reference.files import Files, Killed, Recording
 
+from kvspec_diff.beside import Beside, Broken
 from kvspec_diff.subjects.stores import SIGNATURE, ReferenceStore, StoreSubject
 
 REFERENCE = ReferenceStore()
@@ -93,20 +93,6 @@ def key(k: int) -> str:
     return names[k]
 
 
-@cache
-def compiled() -> Compiled:
-    """The machine, compiled once."""
-    return compile_machine(machine("store"))
-
-
-class Broken(Exception):
-    """A law that was broken, or `state` or `answer`."""
-
-    def __init__(self, law: str, text: str) -> None:
-        super().__init__(f"{law}: {text}")
-        self.law = law
-
-
 @dataclass
 class Run:
     """A store that runs a program with the machine beside it; raises `Broken`. `floors`: see `power_loss`."""
@@ -122,8 +108,8 @@ class Run:
         self.keys = range(sizes["Key"])
         disk = {"place": [0 for _ in self.keys], "budget": [self.scope.budget], "slots": [self.scope.slots]}
         self.files = self.subject.recording({})
-        self.state = compiled().start(sizes, {"size": self.scope.sizes(self.subject), **disk})
-        self._base, self._since = self.state.copy(), list[tuple[str, int]]()
+        self.beside = Beside("store", sizes, {"size": self.scope.sizes(self.subject), **disk})
+        self._opened = self.beside.mark()
         self.recordings.append((self.files, []))
         self.store = self.scope.open(self.files, self.subject)
         self._keep_floors()
@@ -160,25 +146,19 @@ class Run:
             return self.store.write_next()
         return {"read": self.store.read, "evict": self.store.evict}[call.name](key(k))
 
+    @property
+    def state(self) -> State:
+        """The machine's."""
+        return self.beside.state
+
     # The machine follows.
 
     def _follow(self, actions: Sequence[tuple[str, str, str]]) -> None:
         for name, action, named in actions:
             assert name == "store"
             k = next(k for k in self.keys if key(k) == named)
-            self._step(action, k)
-            self._since.append((action, k))
+            self.beside.step(action, k)
             self._count(action)
-
-    def _step(self, action: str, *arguments: int) -> None:
-        before = self.state.copy()
-        try:
-            compiled().actions[action](self.state, *arguments)
-        except Violation as violation:
-            raise Broken(violation.law or "misuse", f"{action}{arguments}: {violation.text}") from None
-        broken = compiled().judge(before, action, arguments, self.state)
-        if broken:
-            raise Broken(broken[0][0], f"{action}{arguments}: {broken}")
 
     def _count(self, what: str) -> None:
         self.done[what] = self.done.get(what, 0) + 1
@@ -214,36 +194,34 @@ class Run:
         """The machine finds what the store found, if something that was shown explains it."""
         found = self._shown()
         self._explain(found)
-        self._step("crash")
         for k in self.keys:
             if not found[k]:
-                self._step("recover", k)
-        self._base, self._since = self.state.copy(), []
+                self.beside.step("recover", k)
         self._follow(self.store.take_actions())
-        self._base, self._since = self.state.copy(), []
+        self._opened = self.beside.mark()
 
     def _explain(self, found: list[int]) -> None:
         """Run again from the last opening, with what the system settled by its own will."""
-        steps, shown = self._since, [list(self._base.shown)]
-        final, self.state = self.state, self._base.copy()
-        for action, k in steps:
-            self._step(action, k)
+        final, steps = self.state, self.beside.back(self._opened)
+        shown = [list(self.state.shown)]
+        for action, arguments in steps:
+            self.beside.step(action, *arguments)
             shown.append(list(self.state.shown))
         settled: dict[int, list[int]] = {}
         for k in self.keys:
             if final.durable[k] != found[k]:
-                first = max((at + 1 for at, step in enumerate(steps) if step == ("settle", k)), default=0)
+                first = max((at + 1 for at, step in enumerate(steps) if step == ("settle", (k,))), default=0)
                 moments = [at for at in range(first, len(shown)) if shown[at][k] == found[k]]
                 if not moments:
                     law = "T4" if found[k] < final.acknowledged[k] else "T1"
                     raise Broken(law, f"key {k}: after a crash there is {found[k]}, which no crash may leave")
                 settled.setdefault(moments[-1], []).append(k)
-        self.state = self._base.copy()
+        self.beside.back(self._opened)
         for at, step in enumerate([*steps, None]):
             for k in settled.get(at, ()):
-                self._step("settle", k)
+                self.beside.step("settle", k)
             if step is not None:
-                self._step(*step)
+                self.beside.step(step[0], *step[1])
 
     # What is observed.
 

@@ -11,9 +11,10 @@ import kvspec_torch.store
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kvspec_diff.beside import Broken, compiled
 from kvspec_diff.profiles import register
 from kvspec_diff.store_programs import NAMES, SYNCS, Forgetful, faulty, one, random_program, random_scope, small, syncs
-from kvspec_diff.storing import Broken, Call, Scope, Tally, compiled, key, lockstep, power_loss
+from kvspec_diff.storing import Call, Scope, Tally, key, lockstep, power_loss
 from kvspec_diff.subjects.stores import Buffers, TorchStore
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.files import Folder
@@ -66,9 +67,9 @@ def test_bulk(record_property: Callable[[str, object], None]) -> None:
     for seed in range(400):
         of = random.Random(seed)
         seen.update(lockstep(random_program(of), random_scope(of, SUBJECT), SUBJECT).done)
-    never = {"crash", "reclaim", "recover", "drop"}
+    never = {"reclaim", "drop"}
     statuses = {"idle", "acknowledged", "unsettled", "waiting", "failed"}
-    wanted = (compiled().actions.keys() - never) | statuses
+    wanted = (compiled("store").actions.keys() - never) | statuses
     wanted |= {"loss", "not opened", "Refused", "Misuse", "OSError", "Miss", "Entry"}
     assert {what: seen[what] for what in wanted if seen[what] < 20} == {}, "these are hardly tried"
     assert seen["reclaim"] == 0, "what a crash leaves is within the budget"

@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from kvspec_diff.beside import Broken
 from kvspec_diff.store_programs import SYNCS, Forgetful, random_program, random_scope, small, syncs
-from kvspec_diff.storing import Broken, power_loss
 from kvspec_diff.storing import Tally as Replayed
+from kvspec_diff.storing import power_loss
 from kvspec_diff.subjects.stores import ReferenceStore, StoreSubject, TorchStore
 from kvspec_diff.torture.figures import Part, Tally, Tell
 
