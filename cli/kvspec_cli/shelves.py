@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from kvspec_torch.disk.looking import File, Said
     from kvspec_torch.entry_format import Miss
-    from kvspec_torch.looking import File, Said
 
 
 class Damaged(msgspec.Struct, frozen=True):

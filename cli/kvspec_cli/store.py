@@ -22,7 +22,7 @@ from kvspec_cli.screen import Screen
 from kvspec_cli.shelves import Damaged, Shelf, harmed, shelves, unknown_layout
 
 if TYPE_CHECKING:
-    from kvspec_torch.files import Folder
+    from kvspec_torch.disk.files import Folder
 
 APP = App(name="store", help="Look after the folder of a store of blocks, and show what such a store survives.")
 APP.command(torture.torture)
@@ -93,9 +93,9 @@ class Stats(msgspec.Struct, frozen=True):
 @APP.command
 def verify(folder: Where, /, *, as_json: AsJson = False) -> int:
     """Read every entry, and check its header and its checksum. Status 1 if one is damaged."""
+    from kvspec_torch.disk.layouts import known
+    from kvspec_torch.disk.looking import names, useless, whole
     from kvspec_torch.entry_format import Format, Miss
-    from kvspec_torch.layouts import known
-    from kvspec_torch.looking import names, useless, whole
 
     screen = Screen(as_json=as_json)
     damaged, count, total = list[Damaged](), Counter[str](), 0
@@ -128,7 +128,7 @@ def verify(folder: Where, /, *, as_json: AsJson = False) -> int:
 def upgrade(folder: Where, /, *, as_json: AsJson = False) -> int:
     """Write the entries of older versions anew. Status 1 if one cannot be read."""
     from kvspec_torch.block_store import BlockStore
-    from kvspec_torch.layouts import known
+    from kvspec_torch.disk.layouts import known
 
     screen, count, left = Screen(as_json=as_json), Counter[str](), []
     with opened(folder) as files, screen.progress("upgrading") as tell:
@@ -159,8 +159,8 @@ def gc(
     as_json: AsJson = False,
 ) -> int:
     """Delete entries until those left fit a budget: first what is of no use, then the ends of old prefixes."""
-    from kvspec_torch.collecting import collect
-    from kvspec_torch.lock import Lock
+    from kvspec_torch.disk.collecting import collect
+    from kvspec_torch.disk.lock import Lock
 
     size, screen = parsed("--budget", budget), Screen(as_json=as_json)
     with opened(folder) as files, refused(folder):
@@ -189,9 +189,9 @@ def gc(
 @APP.command
 def stats(folder: Where, /, *, as_json: AsJson = False) -> int:
     """Count what there is, by the headers alone: entries, prefixes, versions, what is temporary or damaged."""
+    from kvspec_torch.disk.layouts import known
+    from kvspec_torch.disk.looking import look, names, useless
     from kvspec_torch.entry_format import Miss
-    from kvspec_torch.layouts import known
-    from kvspec_torch.looking import look, names, useless
 
     screen, found = Screen(as_json=as_json), []
     with opened(folder) as files, screen.progress("looking") as tell:
@@ -219,8 +219,8 @@ def stats(folder: Where, /, *, as_json: AsJson = False) -> int:
 @contextlib.contextmanager
 def opened(path: Path) -> "Iterator[Folder]":
     """In a `with`: a store's folder, held open. Bad input is said in a line."""
-    from kvspec_torch.files import Folder
-    from kvspec_torch.looking import is_store
+    from kvspec_torch.disk.files import Folder
+    from kvspec_torch.disk.looking import is_store
 
     if not path.exists():
         raise BadInput(f"{path}: there is no such folder")
@@ -284,7 +284,7 @@ def size_of(files: "Folder", name: str) -> int:
 
 def older(files: "Folder") -> tuple[dict[str, list[str]], int]:
     """By signature the keys of entries of older versions, and how many entries are of the newest one."""
-    from kvspec_torch.looking import Said, look, names
+    from kvspec_torch.disk.looking import Said, look, names
 
     found: dict[str, list[str]] = {}
     newest = 0

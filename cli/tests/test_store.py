@@ -17,7 +17,7 @@ from kvspec_cli.schemas import DOCUMENTS
 from kvspec_diff.torture import toys
 from kvspec_diff.torture.stock import DEEP, stock
 from kvspec_torch.block_store import BlockStore
-from kvspec_torch.files import Folder
+from kvspec_torch.disk.files import Folder
 
 
 @pytest.fixture

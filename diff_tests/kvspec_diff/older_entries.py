@@ -1,6 +1,6 @@
 """Files as older stores on tensors wrote them: what an upgrade is tried on (E1-E3).
 
-Version 2 is described in `kvspec_torch.older`; here it is written by itself, from what a block is. The cumulative
+Version 2 is described in `kvspec_torch.disk.older`; here it is written by itself, from what a block is. The cumulative
 layout has the whole prefix in each block, and a signature that says nothing of members.
 """
 

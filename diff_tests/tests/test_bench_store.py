@@ -7,7 +7,7 @@ import torch
 from kvspec_diff.bench import goals, growth, run, stores
 from kvspec_diff.bench.goals import STORES
 from kvspec_torch.block_store import BlockStore
-from kvspec_torch.files import Folder
+from kvspec_torch.disk.files import Folder
 
 ROUNDS = 2
 

@@ -25,11 +25,14 @@ HOST = [f"kvspec_torch.host.{module}" for module in ("pages", "rows", "deferred_
 FRONT = [f"kvspec_torch.{module}" for module in ("pages", "rows", "deferred_free", "forms", "states")]
 """What stands before both paths of the fast implementation."""
 
-STORED = ("test_entry_format.py", "test_files.py", "test_store.py")
+STORED = ("test_blocks.py", "test_entry_format.py", "test_files.py", "test_prefixes.py", "test_store.py")
 """Tests of reference modules that are not among these."""
 
-REPRESENTED = ("test_blocks.py", "test_paged.py")
-"""Those of the fast implementation, where other faults are planted."""
+REPRESENTED = (
+    "test_blocks.py", "test_paged.py", "test_block_store.py", "test_block_store_disk.py", "test_block_store_folder.py",
+    "test_files.py", "test_looking.py",
+)  # fmt: skip
+"""Those of the fast implementation's caches and stores, which know nothing of pools."""
 
 ENTRIES = {"kvspec_reference": REFERENCE, "kvspec_torch": [*HOST, *FRONT]}
 SAMPLED = {"kvspec_reference": (REFERENCE, 3), "kvspec_torch": (HOST, 16)}

@@ -15,7 +15,7 @@ from kvspec_diff.mutation import OwnTests, Tally, patience, tally
 from kvspec_diff.plants import Plant, plants
 from kvspec_diff.subjects.torch_blocks import TorchBlocks
 
-CACHES = [f"kvspec_torch.{module}" for module in ("blocks", "keeping", "parts")]
+CACHES = [f"kvspec_torch.{module}" for module in ("blocks", "members.keeping", "members.parts")]
 PAGES = [f"kvspec_torch.{module}" for module in ("paged", "device.paged")]
 TESTS = ("test_blocks.py", "test_paged.py")
 PROGRAMS = 25

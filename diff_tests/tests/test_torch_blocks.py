@@ -46,19 +46,21 @@ def test_everything_is_tried() -> None:
 
 FAULTS: dict[str, tuple[str, str, str]] = {
     "a block keeps the whole segment (B6)": (
-        "keeping",
+        "members.keeping",
         "return self._joined((piece for _, piece in self._pieces(first, last)), last - first)",
         "return next((piece.view(DTYPES[self.part.dtype]) for _, piece in self._pieces(first, last) "
         "if piece.shape[0] == last - first), self._joined((p for _, p in self._pieces(first, last)), last - first))",
     ),
     "a state that is read is the live one (S4)": (
-        "keeping",
+        "members.keeping",
         "return compact([self._state], self.part.shape, self.part, self.device)",
         "return self._state.view(DTYPES[self.part.dtype])",
     ),
-    "a state that is passed is kept (S4)": ("keeping", "self._state.copy_(bits(new))", "self._state = bits(new)"),
+    "a state that is passed is kept (S4)": (
+        "members.keeping", "self._state.copy_(bits(new))", "self._state = bits(new)"
+    ),
     "rows that are passed are kept (S4)": (
-        "keeping",
+        "members.keeping",
         "            self._segments.append(self._empty(more))\n            self._ends.append(room + more)\n\n"
         "    def write(self, position: int, new: torch.Tensor) -> None:\n",
         "            self._segments.append(self._empty(more))\n            self._ends.append(room + more)\n\n"
@@ -66,23 +68,25 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "        if position == 0 and len(new) == self._ends[-1]:\n            self._segments = [bits(new)]\n",
     ),
     "bools are copied as bools (B1)": (
-        "parts", "    joined = empty(shape, DTYPES[part.dtype], device)\n    target, at = bits(joined), 0\n",
+        "members.parts", "    joined = empty(shape, DTYPES[part.dtype], device)\n    target, at = bits(joined), 0\n",
         "    joined = empty(shape, DTYPES[part.dtype], device)\n    target, at = joined, 0\n"
         "    pieces = [piece.view(joined.dtype) for piece in pieces]\n",
     ),
     "a chunk longer than the ring leaves its first rows (B7)": (
-        "keeping", "source = bits(new)[left_out:]", "source = bits(new)[: self.size]"
+        "members.keeping", "source = bits(new)[left_out:]", "source = bits(new)[: self.size]"
     ),
     "a ring is written from its first slot after a long chunk (B7)": (
-        "keeping", "(position + left_out) % self.size, source", "position % self.size, source"
+        "members.keeping", "(position + left_out) % self.size, source", "position % self.size, source"
     ),
-    "a ring does not wrap (B7)": ("keeping", "self._slots[: count - before_the_end] = source[before_the_end:]", "pass"),
-    "a ring that grows forgets its rows (B7)": ("keeping", "slots[:room] = self._slots", "pass"),
+    "a ring does not wrap (B7)": (
+        "members.keeping", "self._slots[: count - before_the_end] = source[before_the_end:]", "pass"
+    ),
+    "a ring that grows forgets its rows (B7)": ("members.keeping", "slots[:room] = self._slots", "pass"),
     "a ring is read as it lies (B7)": (
-        "keeping", "cursor = position % self.size if position > self.size else 0", "cursor = 0"
+        "members.keeping", "cursor = position % self.size if position > self.size else 0", "cursor = 0"
     ),
     "room is not given back with the rows that went (B8)": (
-        "keeping", "            self._ends[-1] = 2 * rows\n", "            pass\n"
+        "members.keeping", "            self._ends[-1] = 2 * rows\n", "            pass\n"
     ),
     "a trim is refused half done (B8)": (
         "blocks", "            if isinstance(leaf, Window) and self.position > leaf.size:\n",
@@ -105,10 +109,12 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "blocks", "                for block in blocks:", "                for block in blocks[:2]:"
     ),
     "a pooled row belongs to the block that begins it (B3)": (
-        "keeping", "first, last = self.leaf.rows(start), self.leaf.rows(stop)",
+        "members.keeping", "first, last = self.leaf.rows(start), self.leaf.rows(stop)",
         "first, last = -self.leaf.rows(-start), -self.leaf.rows(-stop)",
     ),
-    "a part too many is taken for granted": ("parts", "        if path not in wanted:\n", "        if False:\n"),
+    "a part too many is taken for granted": (
+        "members.parts", "        if path not in wanted:\n", "        if False:\n"
+    ),
 }  # fmt: skip
 """By name: the module, a text in it, and what is there instead."""
 

@@ -4,8 +4,8 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import kvspec_torch.disk.older as older
 import kvspec_torch.entry_format as entry_format
-import kvspec_torch.older as older
 import pytest
 import torch
 from kvspec.members import Group, Layout, Part, Plain, Pooled, Recurrent, Window

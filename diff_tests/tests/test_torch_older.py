@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kvspec_reference.entry_format as reference
+import kvspec_torch.disk.upkeep as upkeep
 import kvspec_torch.entry_format as tensors
-import kvspec_torch.upkeep as upkeep
 import pytest
 import torch
 from kvspec.members import Group, Layout, Part, Plain, Pooled, Recurrent, Window
@@ -16,7 +16,7 @@ from kvspec_diff.subjects.stores import Buffers
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
 from kvspec_torch.entry_format import Format, Miss, chain
-from kvspec_torch.parts import same
+from kvspec_torch.members.parts import same
 
 MEMBERS = (
     Plain((Part("k", (2,), "float16"), Part("v", (), "float32"))),
@@ -193,7 +193,7 @@ def test_a_mixed_chain_restores_up_to_what_is_not_ours(at: int, tmp_path: Path) 
 def test_an_upgrade_without_its_place_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above see it if every older block is taken for the first one."""
     keys = older(tmp_path, LAYOUT)
-    monkeypatch.setattr("kvspec_torch.shelf.Shelf.place", lambda self, key: 0)
+    monkeypatch.setattr("kvspec_torch.disk.shelf.Shelf.place", lambda self, key: 0)
     with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True) as store:
         assert [store.load(key) for key in keys] != blocks(LAYOUT, 3)
 

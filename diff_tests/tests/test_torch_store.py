@@ -16,10 +16,10 @@ from kvspec_diff.profiles import register
 from kvspec_diff.store_programs import NAMES, SYNCS, Forgetful, faulty, one, random_program, random_scope, small, syncs
 from kvspec_diff.storing import Call, Scope, Tally, key, lockstep, power_loss
 from kvspec_diff.subjects.stores import Buffers, TorchStore
+from kvspec_torch.disk.files import Folder
+from kvspec_torch.disk.frames import Header
+from kvspec_torch.disk.reports import Report
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.files import Folder
-from kvspec_torch.frames import Header
-from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
 
 register()

@@ -15,8 +15,8 @@ from kvspec_diff.torture.headers import KINDS, Parted, headers, sealed
 from kvspec_diff.torture.stock import DEEP, links, stock
 from kvspec_diff.torture.tight import CHANGES, Tight
 from kvspec_diff.torture.watch import Taken, Watch, limited
+from kvspec_torch.disk.files import Folder
 from kvspec_torch.entry_format import Entry, Format, chain
-from kvspec_torch.files import Folder
 
 KEYS = chain([1] * 8, 4, toys.LAYOUT.signature)
 ENTRY = bytes(Format(toys.LAYOUT).write(KEYS[1], KEYS[0], toys.block(toys.LAYOUT, 1, 7)))

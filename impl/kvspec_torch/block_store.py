@@ -19,17 +19,17 @@ from typing import Any
 import torch
 from kvspec.members import Layout
 
-from kvspec_torch import layouts, upkeep
 from kvspec_torch.blocks import Block, Cache
+from kvspec_torch.disk import layouts, upkeep
+from kvspec_torch.disk.files import Files, Folder
+from kvspec_torch.disk.filling import cut, restored
+from kvspec_torch.disk.lock import Lock
+from kvspec_torch.disk.reports import Report
+from kvspec_torch.disk.upkeep import Checked
+from kvspec_torch.disk.writer import Writer
 from kvspec_torch.entry_format import Entry, Format, Miss, extended, key_of
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.files import Files, Folder
-from kvspec_torch.filling import cut, restored
-from kvspec_torch.lock import Lock
-from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
-from kvspec_torch.upkeep import Checked
-from kvspec_torch.writer import Writer
 
 KEPT = 4096
 """So many reports of what went well are kept for the next `flush`; what went wrong is kept always."""

@@ -12,8 +12,8 @@ import torch
 from kvspec.members import Layout, Recurrent, Window
 
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.keeping import Kept, Ring, Sliced, kept
-from kvspec_torch.parts import Form, Parts, count_of, fit, same_parts
+from kvspec_torch.members.keeping import Kept, Ring, Sliced, kept
+from kvspec_torch.members.parts import Form, Parts, count_of, fit, same_parts
 
 LARGEST = 2**63 - 1
 """The largest number of a block."""

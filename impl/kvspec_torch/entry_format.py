@@ -17,10 +17,10 @@ from hashlib import sha256
 import xxhash
 
 from kvspec_torch.blocks import Block, fit_block
+from kvspec_torch.disk.files import buffer
+from kvspec_torch.disk.frames import LARGEST, Entry, Frame, Frames, Header, Miss, entry, memory, views
+from kvspec_torch.disk.older import judge_other, upgraded
 from kvspec_torch.errors import Misuse
-from kvspec_torch.files import buffer
-from kvspec_torch.frames import LARGEST, Entry, Frame, Frames, Header, Miss, entry, memory, views
-from kvspec_torch.older import judge_other, upgraded
 
 __all__ = ["Entry", "Format", "Header", "Miss", "chain", "checksum", "digest", "extended", "key_of"]
 

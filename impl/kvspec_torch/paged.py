@@ -15,8 +15,8 @@ from kvspec_torch.device.paged import Rows, judge
 from kvspec_torch.device.report import REASONS, Report
 from kvspec_torch.errors import Misuse
 from kvspec_torch.forms import vector, whole
+from kvspec_torch.members.parts import Form, Parts, copied, count_of, fit
 from kvspec_torch.pages import Path
-from kvspec_torch.parts import Form, Parts, copied, count_of, fit
 
 
 class KVPages:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from threading import RLock
 
+from kvspec_torch.disk.files import Files, buffer
+from kvspec_torch.disk.frames import Header
+from kvspec_torch.disk.reports import Report, Status
+from kvspec_torch.disk.shelf import Shelf
 from kvspec_torch.entry_format import DIGEST, Entry, Format, Miss, digest
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.files import Files, buffer
-from kvspec_torch.frames import Header
-from kvspec_torch.reports import Report, Status
-from kvspec_torch.shelf import Shelf
 
 Action = tuple[str, str, str]
 

@@ -12,10 +12,10 @@ import torch
 from kvspec.members import WIDTHS, Absent, Group, Layout, Part, Plain, Pooled, Quantized, Recurrent, Window
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
+from kvspec_torch.disk.filling import cut
 from kvspec_torch.entry_format import Miss, chain
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.filling import cut
-from kvspec_torch.parts import bits, same
+from kvspec_torch.members.parts import bits, same
 from safetensors import safe_open
 
 PLAIN = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)), Pooled((Part("p", (3,), "int8"),), ratio=3)))
@@ -226,21 +226,23 @@ def twice(tmp_path: Path) -> None:
 
 FAULTS: dict[str, tuple[str, Any, Any]] = {
     "a checksum is not compared": (
-        "filling.checksum", lambda pieces: Alike(), lambda store, path: test_damage_ends_a_prefix(3, store, path)
+        "disk.filling.checksum", lambda pieces: Alike(), lambda store, path: test_damage_ends_a_prefix(3, store, path)
     ),
     "states are not looked for": (
-        "filling._to_states", lambda headers: headers,
+        "disk.filling._to_states", lambda headers: headers,
         lambda store, path: test_a_prefix_saved_at_once_has_its_states_at_the_end_alone(store),
     ),
-    "a state is not put back": ("filling._put_state", lambda part, tensor: None, lambda store, path: restored(store)),
+    "a state is not put back": (
+        "disk.filling._put_state", lambda part, tensor: None, lambda store, path: restored(store)
+    ),
     "what is damaged stays": (
-        "shelf.Shelf.doubt", lambda *given: None, lambda store, path: test_damage_ends_a_prefix(1, store, path)
+        "disk.shelf.Shelf.doubt", lambda *given: None, lambda store, path: test_damage_ends_a_prefix(1, store, path)
     ),
     "what is loaded is not what was saved": (
-        "frames.view", lambda tensor, data: torch.zeros(tensor.shape, dtype=getattr(torch, tensor.dtype)),
+        "disk.frames.view", lambda tensor, data: torch.zeros(tensor.shape, dtype=getattr(torch, tensor.dtype)),
         lambda store, path: test_what_is_queued_and_what_is_loaded_is_isolated(store),
     ),
-    "a folder is not locked": ("lock.fcntl.flock", lambda *given: None, lambda store, path: twice(path / "other")),
+    "a folder is not locked": ("disk.lock.fcntl.flock", lambda *given: None, lambda store, path: twice(path / "other")),
 }  # fmt: skip
 
 

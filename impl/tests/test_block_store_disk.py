@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import torch
 from kvspec.members import Layout, Part, Plain
-from kvspec_torch import lock
 from kvspec_torch.block_store import BlockStore, Unwritten
 from kvspec_torch.blocks import Block
+from kvspec_torch.disk import lock
+from kvspec_torch.disk.files import Folder
+from kvspec_torch.disk.reports import Report
 from kvspec_torch.entry_format import Miss, chain
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.files import Folder
-from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
 
 LAYOUT = Layout("toy", 1, (Plain((Part("k", (16,), "uint8"),)),))

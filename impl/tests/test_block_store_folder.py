@@ -10,7 +10,7 @@ from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Cache
 from kvspec_torch.entry_format import Miss, key_of
 from kvspec_torch.errors import Misuse
-from kvspec_torch.parts import same
+from kvspec_torch.members.parts import same
 
 LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)),))
 TOKENS = list(range(100, 200))

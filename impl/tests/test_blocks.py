@@ -5,7 +5,7 @@ import torch
 from kvspec.members import WIDTHS, Layout, Part, Plain, Pooled, Recurrent, Window
 from kvspec_torch.blocks import Block, Cache, restore
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.parts import bits, same
+from kvspec_torch.members.parts import bits, same
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SIZE = 4

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kvspec_torch.disk.files import Folder, buffer
 from kvspec_torch.errors import Misuse
-from kvspec_torch.files import Folder, buffer
 
 
 def view(data: bytes) -> memoryview:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
 from kvspec_torch.blocks import Block
-from kvspec_torch.collecting import collect, order
+from kvspec_torch.disk.collecting import collect, order
+from kvspec_torch.disk.files import Folder
+from kvspec_torch.disk.looking import File, Said, is_store, judge, look, names, useless, whole
 from kvspec_torch.entry_format import Format, Miss, key_of
-from kvspec_torch.files import Folder
-from kvspec_torch.looking import File, Said, is_store, judge, look, names, useless, whole
 from safetensors.torch import save
 
 LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)), Recurrent((Part("state", (3,), "float32"),))))

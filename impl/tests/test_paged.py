@@ -10,8 +10,8 @@ from kvspec.members import Layout, Part, Plain, Pooled, Quantized, Recurrent, Wi
 from kvspec_diff.profiles import register
 from kvspec_torch import BlockTables, Misuse, PagePool, Rows
 from kvspec_torch.blocks import Block, Cache, restore
+from kvspec_torch.members.parts import same, same_parts
 from kvspec_torch.paged import KVPages
-from kvspec_torch.parts import same, same_parts
 
 register()
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import kvspec.operations
 import kvspec_reference.entry_format as reference_format
 import kvspec_reference.store as reference_store
+import kvspec_torch.disk.reports
 import kvspec_torch.entry_format as torch_format
 import kvspec_torch.errors
-import kvspec_torch.reports
 import kvspec_torch.store as torch_store
 import numpy as np
 import torch
@@ -168,7 +168,7 @@ class TorchStore:
     temporary = torch_store.TEMPORARY
     misuse: type[Exception] = kvspec_torch.errors.Misuse
     refused: type[Exception] = kvspec_torch.errors.Refused
-    report: type[Any] = kvspec_torch.reports.Report
+    report: type[Any] = kvspec_torch.disk.reports.Report
 
     def recording(self, state: Mapping[str, bytes]) -> Recording:
         return Buffers({name: Contents(data) for name, data in state.items()})

@@ -1,7 +1,7 @@
 """What the parts ask of the torch store, in one place."""
 
 from kvspec_torch.block_store import BlockStore
-from kvspec_torch.reports import Report
+from kvspec_torch.disk.reports import Report
 
 
 def step(store: BlockStore) -> Report:

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block
+from kvspec_torch.disk.files import Files
 from kvspec_torch.entry_format import Miss, chain
 from kvspec_torch.errors import Misuse, Refused
-from kvspec_torch.files import Files
 
 from kvspec_diff.torture import toys
 from kvspec_diff.torture.adapt import step

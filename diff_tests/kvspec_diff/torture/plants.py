@@ -49,7 +49,7 @@ def _without(undone: str) -> Callable[[], None]:
 
 def _early() -> None:
     from kvspec_torch.block_store import BlockStore
-    from kvspec_torch.reports import Report
+    from kvspec_torch.disk.reports import Report
 
     def flush(self: BlockStore) -> list[Report]:
         return [Report("acknowledged", key, acknowledged=(key,)) for key in list(self._core.queue)]
@@ -58,7 +58,7 @@ def _early() -> None:
 
 
 def _in_place() -> None:
-    from kvspec_torch.files import Folder
+    from kvspec_torch.disk.files import Folder
 
     def rename(self: Folder, old: str, new: str) -> None:
         data = self.read(old)
@@ -73,7 +73,7 @@ def _in_place() -> None:
 
 
 def _kept() -> None:
-    from kvspec_torch.files import Folder
+    from kvspec_torch.disk.files import Folder
     from kvspec_torch.store import TEMPORARY
 
     unlink = Folder.unlink
@@ -100,7 +100,7 @@ def _unchecked() -> None:
 
 
 def _greedy() -> None:
-    from kvspec_torch.files import Folder, buffer
+    from kvspec_torch.disk.files import Folder, buffer
 
     head = Folder.head
 
@@ -125,7 +125,7 @@ def _astray() -> None:
 
 
 def _deaf() -> None:
-    from kvspec_torch.reports import Report
+    from kvspec_torch.disk.reports import Report
     from kvspec_torch.store import Store
 
     write_next = Store.write_next

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kvspec_torch.files import Folder
+from kvspec_torch.disk.files import Folder
 
 CHANGES = ("create", "write", "sync", "rename", "sync_folder", "unlink")
 """What changes a folder."""

@@ -3,7 +3,7 @@
 import torch
 
 from kvspec_torch.device.report import Verdict
-from kvspec_torch.parts import bits, empty
+from kvspec_torch.members.parts import bits, empty
 
 T = torch.Tensor
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 import msgspec
 from kvspec.members import Layout
 
+from kvspec_torch.disk.files import Files
 from kvspec_torch.entry_format import DIGEST
-from kvspec_torch.files import Files
 
 LAYOUT, TEMPORARY = ".layout", ".temporary"
 LARGEST = 2**24

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from kvspec_torch.frames import Header, Miss
+from kvspec_torch.disk.frames import Header, Miss
 
 
 class Shelf:

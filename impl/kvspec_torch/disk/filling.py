@@ -11,11 +11,11 @@ import torch
 from kvspec.members import Leaf
 
 from kvspec_torch.blocks import Block, Cache
+from kvspec_torch.disk.files import buffer
+from kvspec_torch.disk.frames import Entry, Frame, Header, Tensor, memory, view
 from kvspec_torch.entry_format import CHECKSUM, checksum
-from kvspec_torch.files import buffer
-from kvspec_torch.frames import Entry, Frame, Header, Tensor, memory, view
-from kvspec_torch.keeping import Kept, Ring, Sliced
-from kvspec_torch.parts import DTYPES
+from kvspec_torch.members.keeping import Kept, Ring, Sliced
+from kvspec_torch.members.parts import DTYPES
 from kvspec_torch.store import ENTRY, Store
 
 

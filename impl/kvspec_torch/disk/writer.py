@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from threading import Condition, Thread
 
-from kvspec_torch.reports import Report
+from kvspec_torch.disk.reports import Report
 
 PAUSE = 1.0
 """Seconds until what could not be written is tried again, if nothing is asked before."""

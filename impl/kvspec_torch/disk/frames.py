@@ -13,7 +13,7 @@ import torch
 from kvspec.members import WIDTHS, Layout, Leaf, Pooled, Recurrent, Window
 
 from kvspec_torch.blocks import Block
-from kvspec_torch.parts import DTYPES, Form, bits
+from kvspec_torch.members.parts import DTYPES, Form, bits
 
 LARGEST = 2**63 - 1
 """No token and no number in a header is larger."""

@@ -16,11 +16,11 @@ from typing import Any
 
 from kvspec.members import WIDTHS
 
+from kvspec_torch.disk.files import Folder
+from kvspec_torch.disk.frames import CODES
+from kvspec_torch.disk.layouts import LAYOUT
+from kvspec_torch.disk.lock import NAME as LOCK
 from kvspec_torch.entry_format import CHECKSUM, DIGEST, METADATA, Format, Miss, checksum
-from kvspec_torch.files import Folder
-from kvspec_torch.frames import CODES
-from kvspec_torch.layouts import LAYOUT
-from kvspec_torch.lock import NAME as LOCK
 from kvspec_torch.store import ENTRY, TEMPORARY
 
 HEAD = 2**16

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from kvspec.members import Leaf, Part, Recurrent, Window
 
-from kvspec_torch.parts import DTYPES, INTEGERS, bits, compact, empty
+from kvspec_torch.members.parts import DTYPES, INTEGERS, bits, compact, empty
 
 
 class Kept:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from kvspec_torch.disk.frames import Entry, Miss
+from kvspec_torch.disk.reports import Report
 from kvspec_torch.errors import Misuse
-from kvspec_torch.frames import Entry, Miss
-from kvspec_torch.reports import Report
 from kvspec_torch.store import Store
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kvspec_torch.disk.files import Folder
+from kvspec_torch.disk.looking import File, look, names
 from kvspec_torch.entry_format import Miss
-from kvspec_torch.files import Folder
-from kvspec_torch.looking import File, look, names
 
 Why = Literal["temporary", "of no use", "without its parent", "oldest"]
 

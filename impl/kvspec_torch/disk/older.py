@@ -17,8 +17,8 @@ from typing import Any
 
 from kvspec.members import WIDTHS
 
-from kvspec_torch.files import buffer
-from kvspec_torch.frames import CODES, LARGEST, Entry, Frame, Frames, Header, Miss, entry, views
+from kvspec_torch.disk.files import buffer
+from kvspec_torch.disk.frames import CODES, LARGEST, Entry, Frame, Frames, Header, Miss, entry, views
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
 HEXADECIMAL = frozenset("0123456789abcdef")
