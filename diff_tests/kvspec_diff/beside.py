@@ -29,13 +29,15 @@ def compiled(name: str) -> Compiled:
 class Beside:
     """The machine of this name, at first in the initial state of these sizes and rigid variables.
 
-    `steps` are those that it took, each an action and its arguments.
+    `steps` are those that it took, each an action and its arguments; `agreed` says after how many of them the two were
+    found to be alike.
     """
 
     def __init__(self, name: str, sizes: Mapping[str, int], rigid: Mapping[str, Any]) -> None:
         self.name, self.sizes, self.rigid = name, dict(sizes), dict(rigid)
         self.state = compiled(name).start(self.sizes, self.rigid)
         self.steps: list[Step] = []
+        self.agreed: list[int] = []
 
     def mark(self) -> tuple[State, int]:
         """Where it is now, to come back to."""
@@ -46,7 +48,12 @@ class Beside:
         state, length = mark
         self.state, since = state.copy(), self.steps[length:]
         del self.steps[length:]
+        self.agreed = [count for count in self.agreed if count <= length]
         return since
+
+    def agrees(self) -> None:
+        """The other one was found to be as the machine says, now."""
+        self.agreed.append(len(self.steps))
 
     @property
     def done(self) -> Counter[str]:

@@ -19,7 +19,7 @@ from kvspec_proofs.mutants import Mutant
 from kvspec_reference import Cache
 from kvspec_reference.rows import Action
 
-from kvspec_diff import lockstep, schedules, scheduling
+from kvspec_diff import lockstep, recordings, schedules, scheduling
 from kvspec_diff.generate import Generator
 from kvspec_diff.lockstep import Parts, plain, snapshot
 from kvspec_diff.monitor import setting
@@ -31,8 +31,10 @@ SEED, PROGRAMS, SCHEDULES = 20_261, 400, 200
 """What the programs are drawn from, and how many of them the reference's cache and its scheduler run."""
 
 CACHE = "deferred_free"
-REPORTED = (CACHE, *scheduling.MACHINES)
-"""The machines of which the reference reports actions: its cache, and its scheduler of requests and of tables."""
+REPORTED = (CACHE, *scheduling.MACHINES, *recordings.OBSERVED)
+"""The machines of which the reference reports actions: its cache, its scheduler of requests and of tables, its store
+and so on.
+"""
 
 CALLERS = {"overwrite"}
 """Actions on entries that nobody holds, of which a machine without them sees nothing."""
@@ -127,6 +129,8 @@ def recorded(machine: type[Machine]) -> Sequence[Run]:
     by = next((name for name in REPORTED if lineage(registry.machine(name)) & lineage(machine)), None)
     if by is None:
         return []
+    if by in recordings.OBSERVED:
+        return _beside(by)
     if by != CACHE:
         return scheduled()[by]
     needs = {"groups": "begin", "cache": "publish", "copies": "copy", "pins": "begin_read"}
@@ -157,6 +161,19 @@ def record(program: Program) -> Run:
     sizes["Slot"] = sizes["Page"]
     rigid |= {"order": [*pages, 0], "rank": [len(pages), *range(len(pages))]}
     return Run(CACHE, sizes, rigid, lockstep.PARTS, done)
+
+
+@cache
+def _beside(by: str) -> Sequence[Run]:
+    """What was done with this machine beside it."""
+    parts = recordings.OBSERVED[by]
+    return [
+        Run(by, each.sizes, each.rigid, parts, [
+            Performed([(action, *arguments) for action, arguments in steps], there)
+            for steps, there in recordings.seen(each)
+        ])
+        for each in recordings.besides(by)
+    ]  # fmt: skip
 
 
 @cache

@@ -55,11 +55,13 @@ class Follower:
                 self._compare(f"part[{m}, {b}]", part, self.beside.state.part[m][b], "B10")
         if size > self.beside.state.bytes[b]:
             raise Broken("B6", f"block {b} has {size} bytes, the specification {self.beside.state.bytes[b]}")
+        self.beside.agrees()
 
     def lost(self, until: tuple[int, ...]) -> None:
         """The block that ends with these tokens is gone."""
         if (b := self._trunk_block(until)) is not None:
             self.beside.step("lose", b)
+            self.beside.agrees()
 
     def restored(self, asked: Sequence[int], cache: Any) -> None:
         """It made a cache of what is stored of the asked tokens."""
@@ -81,6 +83,7 @@ class Follower:
         if answer != "done":
             if rest == 0 and 0 <= n <= len(self.blocks):
                 self.beside.step("refuse", n)
+                self.beside.agrees()
         elif rest or (self._has_states() and n != max(self.beside.state.length, default=0)):
             self.cache = None
         else:
@@ -107,6 +110,7 @@ class Follower:
                     start, end = leaf.rows(b * self.size) * each, leaf.rows((b + 1) * self.size) * each
                     found.append(data[start:end] if leaf.sliced else data)
                 self._compare(f"cache[{m}, {b}]", self._number(tuple(found)), self.beside.state.cache[m][b], "B4")
+        self.beside.agrees()
 
     @staticmethod
     def _compare(what: str, found: object, wanted: object, law: str) -> None:

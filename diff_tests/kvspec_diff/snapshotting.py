@@ -153,6 +153,7 @@ class Run:
                 raise Broken("S1", f"snapshot of {name} at {n}: {state}, stored: {self.beside.state.stored[x]}")
             if state is not None and self._number(state[PATH]) != self.beside.state.content[x]:
                 raise Broken("S4", f"snapshot of {name} at {n}: {state[PATH].hex()} is another state")
+        self.beside.agrees()
 
     def _number(self, state: bytes) -> int:
         state = bytes(state)

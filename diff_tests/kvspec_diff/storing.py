@@ -202,7 +202,8 @@ class Run:
 
     def _explain(self, found: list[int]) -> None:
         """Run again from the last opening, with what the system settled by its own will."""
-        final, steps = self.state, self.beside.back(self._opened)
+        final, agreed = self.state, self.beside.agreed
+        steps, start = self.beside.back(self._opened), len(self.beside.steps)
         shown = [list(self.state.shown)]
         for action, arguments in steps:
             self.beside.step(action, *arguments)
@@ -222,6 +223,8 @@ class Run:
                 self.beside.step("settle", k)
             if step is not None:
                 self.beside.step(step[0], *step[1])
+        put_in = {at: len(keys) for at, keys in settled.items()}
+        self.beside.agreed = [n + sum(more for at, more in put_in.items() if at < n - start) for n in agreed]
 
     # What is observed.
 
@@ -254,6 +257,7 @@ class Run:
             raise Broken("T1", "a temporary file is said to be synced, and is not")
         if sum(map(len, store.hot.values())) > scope.memory:
             raise Broken("T2", f"{sum(map(len, store.hot.values()))} bytes in memory, at most {scope.memory}")
+        self.beside.agrees()
 
     def _judge_answer(self, call: Call, answer: Any, actions: list[str], before: State) -> None:
         """A call that failed changed nothing (T6), a read is the latest (T3), a report says what was done."""

@@ -32,10 +32,17 @@ def test_the_reference_meets_every_strengthened_guard_or_it_is_listed(name: str)
     assert unmet == listed & {f"{name}, {mutant.name}" for mutant in asked}
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if name in MACHINES and name != "pages"])
+@pytest.mark.parametrize("name", [name for name in EVERY if name in MACHINES and name not in ("pages", "tiers")])
 def test_these_machines_follow_the_reference_to_the_end(name: str) -> None:
     of = compile_machine(machine(name))
     assert [follow(of, run) for run in recorded(machine(name))[:50]] == [None] * 50
+
+
+def test_tiers_follow_the_store_until_a_crash() -> None:
+    of = compile_machine(machine("tiers"))
+    partings = [parted for run in recorded(machine("tiers")) if (parted := follow(of, run))]
+    assert {parted.what for parted in partings} == {"recover is unknown"}
+    assert sum(parted.operation for parted in partings) > 500
 
 
 @pytest.mark.parametrize("name", ["pages", "ring", "row_table"])
