@@ -63,15 +63,21 @@ class Shelf:
         return spared if spared in self else None
 
     def place(self, key: str) -> int | None:
-        """Which block of its prefix an entry is: what it says, or else as many as it has parents here."""
-        up: list[Header] = []
+        """Which block of its prefix an entry is: what it says, or else as many as it has parents here.
+
+        None where that cannot be told: parents are missing or unreadable, or are each other's.
+        """
+        up: dict[str, Header] = {}
         header = self.entries.get(key)
         while header is not None and header.index is None and header.parent is not None:
-            up.append(header)
-            header = self.entries.get(header.parent)
+            if key in up:
+                return None
+            up[key] = header
+            key = header.parent
+            header = self.entries.get(key)
         if header is None or header.start == 0:
             return None
         index = header.index or 0
-        for number, below in enumerate(reversed(up), index + 1):
+        for number, below in enumerate(reversed(up.values()), index + 1):
             below.index = number
         return index + len(up)
