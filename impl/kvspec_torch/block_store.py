@@ -107,7 +107,7 @@ class BlockStore:
         self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
         self._bad: dict[tuple[str, str | None, str], tuple[int, Report]] = {}
         self._number = 0
-        self._chain: tuple[Sequence[int], list[str]] = ((), [])
+        self._chain: tuple[list[int], list[str]] = ([], [])
         self._closed = False
         self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
         atexit.register(self._end)
@@ -261,7 +261,7 @@ class BlockStore:
 
     def _keys(self, tokens: Sequence[int]) -> list[str]:
         """The chain of a prefix; what it has in common with the last one is not worked out again."""
-        size = self._format.layout.block_size
+        size, tokens = self._format.layout.block_size, list(tokens)  # its own: a slice may be a view of the caller's
         known, keys = self._chain
         shared = min(len(keys), len(tokens) // size)
         while shared and tokens[: shared * size] != (known if shared == len(keys) else known[: shared * size]):
