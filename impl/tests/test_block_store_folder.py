@@ -1,15 +1,18 @@
 """The folder of a store of blocks: what else is in it, and who only reads it (T1, T2)."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from kvspec.members import Layout, Part, Plain
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Cache
+from kvspec_torch.disk import lock
 from kvspec_torch.entry_format import Miss, key_of
-from kvspec_torch.errors import Misuse
+from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.members.parts import same
 
 LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)),))
@@ -87,3 +90,17 @@ def test_a_reader_beside_a_writer_finds_what_is_new(tmp_path: Path) -> None:
         assert same_caches(reader.restore(TOKENS), cached(6))
         list(writer.gc(0))
         assert reader.restore(TOKENS).position == 0
+
+
+def test_a_store_is_opened_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it is wanted most: what is temporary goes. Who holds the lock is then not known by number."""
+    (tmp_path / f"{LAYOUT.signature}.temporary").write_bytes(b"x" * 100)
+
+    def full(*given: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(lock.os, "pwrite", full)
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE):
+        assert list(tmp_path.glob("*.temporary")) == []
+        with pytest.raises(Refused, match="in use by process unknown"):
+            BlockStore(tmp_path, LAYOUT, budget=LARGE)
