@@ -32,7 +32,7 @@ from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.store import Store
 
 KEPT = 4096
-"""So many reports of what went well are kept for the next `flush`; what went wrong is kept always."""
+"""So many reports of what went well are kept for the next `flush`, and so many of what went wrong, one of each kind."""
 
 
 @dataclass(frozen=True)
@@ -309,8 +309,11 @@ class BlockStore:
             for wanted in self._wanted:
                 wanted -= Counter(report.acknowledged)
             self._number += 1
-            if report.reason:
+            if report.error is not None:
+                report.error.__traceback__ = None  # whose frames hold the bytes of the entry
                 self._bad[report.status, report.key, report.reason] = self._number, report
+                if len(self._bad) > KEPT:
+                    del self._bad[next(iter(self._bad))]
             elif report.status != "idle" or report.acknowledged:
                 self._good.append((self._number, report))
             self._woken.notify_all()

@@ -231,7 +231,8 @@ def test_an_entry_larger_than_the_budget_is_refused(tmp_path: Path) -> None:
 
 
 def test_reports_do_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what went well the last are kept, of what went wrong one of each kind."""
+    """Of what went well the last are kept, of what went wrong the last and one of each kind, without the bytes."""
+    monkeypatch.setattr("kvspec_torch.block_store.KEPT", 5)
     files = Faulty(tmp_path)
     store = BlockStore(files, LAYOUT, budget=LARGE, writer=False)
     files.failing = {"create"}
@@ -241,9 +242,31 @@ def test_reports_do_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(Unwritten) as raised:
         store.flush()
     assert len(raised.value.reports) == 1
+    assert raised.value.reports[0].error is not None
+    assert raised.value.reports[0].error.__traceback__ is None
+    for index in range(1, 20):
+        save(store, index)
+        store._step()
+    with pytest.raises(Unwritten) as raised:
+        store.flush()
+    assert len(raised.value.reports) == 5
     files.failing = set()
     store.close()
     files.close()
+
+
+def test_waiting_for_room_is_nothing_that_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When several entries have to go for one, their reports do not grow without end, either."""
+    monkeypatch.setattr("kvspec_torch.block_store.KEPT", 5)
+    for key in chain(range(1000, 1060), 1, LAYOUT.signature):
+        (tmp_path / f"{key}.safetensors").write_bytes(b"x" * 100)
+    with BlockStore(tmp_path, LAYOUT, budget=6000, writer=False, evictions=1) as store:
+        for index in range(5):
+            save(store, index)
+            while store._step().status == "waiting":
+                pass
+        assert store.stats().foreign_entries < 50
+        assert len(store.flush()) == 5
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
