@@ -50,6 +50,10 @@ class Shelf:
         if known is not None and known is self.entries.get(key) and not (known.older and known.index is None):
             self.damaged.add(key)
 
+    def complete(self, key: str) -> bool:
+        """Whether there is an entry which no other of its key can have more than."""
+        return key in self.entries and key not in self.damaged and self.entries[key].stateful is True
+
     def lacking(self, keys: Sequence[str]) -> list[int]:
         """Which of these, by their place, have no file that is an entry."""
         return [at for at, key in enumerate(keys) if key not in self.entries or key in self.damaged]
