@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kvspec_reference.entry_format as reference
-import kvspec_torch.disk.upkeep as upkeep
 import kvspec_torch.entry_format as tensors
 import pytest
 import torch
@@ -112,6 +111,21 @@ def test_without_its_parents_an_older_entry_has_no_place(tmp_path: Path) -> None
     (tmp_path / f"{keys[0]}.safetensors").write_bytes(first)
     with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
         assert [each.outcome for each in store.upgrade()] == ["upgraded"] * 3
+
+
+@pytest.mark.parametrize("circle", [1, 2, 3])
+def test_parents_in_a_circle_are_a_miss(circle: int, tmp_path: Path) -> None:
+    """No one can save such entries, but files can say anything."""
+    keys = [str(number) * 64 for number in range(circle)]
+    block = blocks(LAYOUT, 2)[1]
+    for number, key in enumerate(keys):
+        (tmp_path / f"{key}.safetensors").write_bytes(version_2(LAYOUT, key, keys[number - 1], block))
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        for key in keys:
+            found = store.load(key)
+            assert isinstance(found, Miss)
+            assert "its parents are not all there" in found.text
+        assert [each.outcome for each in store.upgrade()] == ["miss"] * circle
 
 
 def test_an_upgrade_that_fails_is_tried_again(tmp_path: Path) -> None:
@@ -251,5 +265,4 @@ def test_leaving_an_upgrade_or_a_look_halfway_harms_nothing(tmp_path: Path) -> N
         left = [key for key in keys if isinstance(store.load(key), Block)]
     with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
         assert len(left) == 2
-        assert isinstance(upkeep.Checked("", 0, "whole"), upkeep.Checked)
         assert store.stats().entries == 2

@@ -9,7 +9,7 @@ unless it only reads.
 
 import atexit
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.store import Store
 
 KEPT = 4096
-"""So many reports of what went well are kept for the next `flush`; what went wrong is kept always."""
+"""So many reports of what went well are kept for the next `flush`, and so many of what went wrong, one of each kind."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ class BlockStore:
         self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
         self._bad: dict[tuple[str, str | None, str], tuple[int, Report]] = {}
         self._number = 0
-        self._chain: tuple[Sequence[int], list[str]] = ((), [])
+        self._wanted: list[Counter[str]] = []  # by each flush that waits, how many versions of which keys
+        self._chain: tuple[list[int], list[str]] = ([], [])
         self._closed = False
         self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
         atexit.register(self._end)
@@ -205,13 +206,23 @@ class BlockStore:
         return reports
 
     def _drain(self) -> bool:
-        """Write what is queued now; False if that fails."""
-        left, tries = len(self._core.queue) + len(self._core.writing), 0
-        while self._core.is_busy() and left >= 0 and tries <= len(self._core.queue) + 1:
+        """Write what is queued now, whatever others queue meanwhile; False if that fails."""
+        core, tries, settled = self._core, 0, False
+        with core.lock:
+            wanted = Counter([*core.queue, *core.writing])
+            self._wanted.append(wanted)
+        while core.is_busy() and not (settled and self._written(wanted)) and tries <= len(core.queue) + 1:
             report = self._step()
             tries = 0 if report.progress else tries + 1
-            left -= report.status in ("acknowledged", "idle")
-        return left < 0 or not self._core.is_busy()
+            settled = settled or report.status in ("acknowledged", "idle")
+        with core.lock:
+            self._wanted = [each for each in self._wanted if each is not wanted]
+        return not core.is_busy() or (settled and self._written(wanted))
+
+    def _written(self, wanted: Counter[str]) -> bool:
+        """Whether there is nothing left of this: it was acknowledged so often, or gave way to a later version."""
+        with self._core.lock:
+            return not any(key in self._core.queue or key in self._core.writing for key in wanted)
 
     def stats(self) -> Stats:
         """What there is."""
@@ -261,7 +272,7 @@ class BlockStore:
 
     def _keys(self, tokens: Sequence[int]) -> list[str]:
         """The chain of a prefix; what it has in common with the last one is not worked out again."""
-        size = self._format.layout.block_size
+        size, tokens = self._format.layout.block_size, list(tokens)  # its own: a slice may be a view of the caller's
         known, keys = self._chain
         shared = min(len(keys), len(tokens) // size)
         while shared and tokens[: shared * size] != (known if shared == len(keys) else known[: shared * size]):
@@ -295,9 +306,14 @@ class BlockStore:
         report = self._core.write_next()
         with self._core.lock:
             self._core.take_actions()
+            for wanted in self._wanted:
+                wanted -= Counter(report.acknowledged)
             self._number += 1
-            if report.reason:
+            if report.error is not None:
+                report.error.__traceback__ = None  # whose frames hold the bytes of the entry
                 self._bad[report.status, report.key, report.reason] = self._number, report
+                if len(self._bad) > KEPT:
+                    del self._bad[next(iter(self._bad))]
             elif report.status != "idle" or report.acknowledged:
                 self._good.append((self._number, report))
             self._woken.notify_all()

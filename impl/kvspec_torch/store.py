@@ -126,8 +126,9 @@ class Store:
 
     def header(self, key: str) -> Header | None:
         """What the latest version of an entry says of itself, or None if there is none that can be read."""
-        if self.read_only and key not in self.shelf.entries:  # somebody else may have written it
-            self._discover(key)
+        if self.read_only and not self.shelf.complete(key):  # somebody else may have written it, or written it anew
+            with suppress(OSError):
+                self._discover(key)
         with self.lock:
             for tier in (self.hot, self.queue, self.writing):
                 if key in tier:

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -154,6 +155,17 @@ def test_a_prefix_saved_at_once_has_its_states_at_the_end_alone(store: BlockStor
     assert same_caches(store.restore(TOKENS[:8]), cached(MIXED, 6))
     assert store.save_prefix(TOKENS[:9], cached(MIXED, 9)) == keys
     assert store.stats().queued == 0, "all of it is there"
+
+
+def test_a_prefix_may_be_a_buffer_that_is_used_again(store: BlockStore) -> None:
+    """Whatever kind of sequence the tokens are: their keys are those of what is in it now."""
+    tokens = memoryview(array("q", TOKENS[:6]))
+    first = store.save_prefix(tokens, cached(MIXED, 6))
+    tokens[4] = 1
+    assert store.restore(tokens).position == 0
+    second = store.save_prefix(tokens, cached(MIXED, 6))
+    assert [first, second] == [chain(each, 3, MIXED.signature) for each in (TOKENS[:6], list(tokens))]
+    assert store.restore(tuple(TOKENS[:6])).position == store.restore(range(100, 106)).position == 6
 
 
 @pytest.mark.parametrize("lost", range(4))

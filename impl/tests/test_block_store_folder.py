@@ -1,15 +1,18 @@
 """The folder of a store of blocks: what else is in it, and who only reads it (T1, T2)."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from kvspec.members import Layout, Part, Plain
+from kvspec.members import Layout, Part, Plain, Recurrent
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Cache
+from kvspec_torch.disk import lock
 from kvspec_torch.entry_format import Miss, key_of
-from kvspec_torch.errors import Misuse
+from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.members.parts import same
 
 LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)),))
@@ -86,4 +89,63 @@ def test_a_reader_beside_a_writer_finds_what_is_new(tmp_path: Path) -> None:
         writer.flush()
         assert same_caches(reader.restore(TOKENS), cached(6))
         list(writer.gc(0))
+        assert reader.restore(TOKENS).position == 0
+
+
+def test_a_store_is_opened_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it is wanted most: what is temporary goes. Who holds the lock is then not known by number."""
+    (tmp_path / f"{LAYOUT.signature}.temporary").write_bytes(b"x" * 100)
+
+    def full(*given: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(lock.os, "pwrite", full)
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE):
+        assert list(tmp_path.glob("*.temporary")) == []
+        with pytest.raises(Refused, match="in use by process unknown"):
+            BlockStore(tmp_path, LAYOUT, budget=LARGE)
+
+
+def test_a_reader_goes_on_finding_what_a_writer_saves_anew(tmp_path: Path) -> None:
+    """A block whose states come later; one that was evicted, or damaged, when the reader wanted it."""
+    layout = Layout("toy", 2, (*LAYOUT.members, Recurrent((Part("s", (), "float32"),))))
+
+    def both(tokens: int) -> Cache:
+        cache = Cache(layout)
+        rows = torch.arange(2 * tokens, dtype=torch.float16).view(tokens, 2)
+        cache.append(tokens, {"0.k": rows, "1.s": torch.tensor(float(tokens))})
+        return cache
+
+    with (
+        BlockStore(tmp_path, layout, budget=LARGE, writer=False) as writer,
+        BlockStore(tmp_path, layout, budget=LARGE, read_only=True) as reader,
+    ):
+        keys = writer.save_prefix(TOKENS[:4], both(4))
+        writer.flush()
+        assert reader.restore(TOKENS[:3]).position == 0
+        writer.save_prefix(TOKENS[:2], both(2))
+        writer.flush()
+        assert reader.restore(TOKENS[:3]).position == 2
+        writer.evict(keys[1])
+        assert reader.restore(TOKENS).position == 2
+        writer.save_prefix(TOKENS[:4], both(4))
+        writer.flush()
+        assert reader.restore(TOKENS).position == 4
+        path = tmp_path / f"{keys[1]}.safetensors"
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + b"!")
+        assert reader.restore(TOKENS).position == 2
+        path.write_bytes(data)
+        assert reader.restore(TOKENS).position == 4
+
+
+def test_a_reader_meets_what_is_no_file(tmp_path: Path) -> None:
+    """Links and folders that are there since it was opened are misses."""
+    BlockStore(tmp_path, LAYOUT, budget=LARGE).close()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True) as reader:
+        path = tmp_path / f"{key_of(None, TOKENS[:2], LAYOUT.signature)}.safetensors"
+        path.symlink_to("lock")
+        assert reader.restore(TOKENS).position == 0
+        path.unlink()
+        path.mkdir()
         assert reader.restore(TOKENS).position == 0

@@ -1,5 +1,6 @@
 """A real folder for the store on tensors: names, links, parts of writes and reads (T1)."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_short_reads_and_writes_go_on(folder: Folder, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "readv", lambda handle, pieces: readv(handle, [pieces[0][:7], *pieces[1:1]]))
     data = bytes(range(200))
     put(folder, "a", data)
-    assert folder.read("a") == data
+    assert (folder.read("a"), folder.head("a", 50)) == (data, (data[:50], 200))
     pieces = [buffer(size) for size in (0, 3, 7, 90, 100)]
     assert folder.read_into("a", pieces)
     assert b"".join(pieces) == data
@@ -100,6 +101,23 @@ def test_short_reads_and_writes_go_on(folder: Folder, monkeypatch: pytest.Monkey
 def test_only_plain_names(call: Callable[[Folder, Any], object], name: Any, folder: Folder) -> None:
     with pytest.raises(Misuse, match="is no plain file name"):
         call(folder, name)
+
+
+def test_an_error_of_closing_undoes_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has been synced, and has its name: an error would say that nothing was done."""
+    close = os.close
+
+    def closing(handle: int) -> None:
+        close(handle)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    folder.create("new")
+    folder.write("new", view(b"1"))
+    folder.sync("new")
+    monkeypatch.setattr(os, "close", closing)
+    folder.rename("new", "a")
+    monkeypatch.undo()
+    assert (folder.names(), folder.read("a")) == (["a"], b"1")
 
 
 def test_only_plain_files(folder: Folder, tmp_path: Path) -> None:
@@ -140,6 +158,8 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         put(folder, "a", b"1")
         folder.read("a")
         folder.head("a", 1)
+    folder.create("left")
+    (tmp_path / "left").unlink()
     folder.create("left")
     folder.close()
     folder.close()

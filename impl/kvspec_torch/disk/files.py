@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -92,7 +93,9 @@ class Folder:
 
     def create(self, name: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW
-        self._written[name] = os.open(legal(name), flags, 0o644, dir_fd=self.descriptor)
+        handle = os.open(legal(name), flags, 0o644, dir_fd=self.descriptor)
+        self._let_go(name)  # whose file somebody deleted
+        self._written[name] = handle
 
     def write(self, name: str, piece: memoryview) -> None:
         handle, rest = self._handle(name), piece
@@ -139,7 +142,8 @@ class Folder:
     def head(self, name: str, most: int) -> tuple[bytes, int]:
         handle, size = self._open(name)
         try:
-            return os.read(handle, min(most, size)), size
+            data = buffer(min(most, size))
+            return bytes(data[: _fill(handle, [data])]), size
         finally:
             os.close(handle)
 
@@ -165,7 +169,8 @@ class Folder:
 
     def _let_go(self, name: str) -> None:
         if name in self._written:
-            os.close(self._written.pop(name))
+            with suppress(OSError):  # what was not written `sync` says; the rename or unlink before has been done
+                os.close(self._written.pop(name))
 
 
 def _fill(handle: int, pieces: Sequence[memoryview]) -> int:

@@ -114,7 +114,7 @@ class Frames(Form):
         rows = [end // ratio - start // ratio for ratio in self._ratios]
         key = (int(stateful), *rows, *(min(end, size) for size in self._sizes if stateful))
         if key not in self._known:
-            self._known[key] = self._frame(index, stateful)
+            return self._known.setdefault(key, self._frame(index, stateful))  # one for all threads
         return self._known[key]
 
     def _most(self, leaf: Leaf) -> int:

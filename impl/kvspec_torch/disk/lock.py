@@ -19,16 +19,17 @@ class Lock:
             self._handle = os.open(NAME, flags, 0o644, dir_fd=folder)
         except OSError as error:
             raise Refused(f"{where} cannot be written, it can only be read: {error}") from error
+        _held.add(self)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
         except OSError as error:
             other = self._other()
-            os.close(self._handle)
+            self.release()
             busy = isinstance(error, BlockingIOError)
             raise Refused(f"{where} is in use by process {other}" if busy else f"{where}: {error}") from error
-        _held.add(self)
+        with suppress(OSError):  # the lock is held without the number, too, as on a full disk
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
         """Let go of it; that is all right more than once."""

@@ -50,6 +50,10 @@ class Shelf:
         if known is not None and known is self.entries.get(key) and not (known.older and known.index is None):
             self.damaged.add(key)
 
+    def complete(self, key: str) -> bool:
+        """Whether there is an entry which no other of its key can have more than."""
+        return key in self.entries and key not in self.damaged and self.entries[key].stateful is True
+
     def lacking(self, keys: Sequence[str]) -> list[int]:
         """Which of these, by their place, have no file that is an entry."""
         return [at for at, key in enumerate(keys) if key not in self.entries or key in self.damaged]
@@ -63,15 +67,21 @@ class Shelf:
         return spared if spared in self else None
 
     def place(self, key: str) -> int | None:
-        """Which block of its prefix an entry is: what it says, or else as many as it has parents here."""
-        up: list[Header] = []
+        """Which block of its prefix an entry is: what it says, or else as many as it has parents here.
+
+        None where that cannot be told: parents are missing or unreadable, or are each other's.
+        """
+        up: dict[str, Header] = {}
         header = self.entries.get(key)
         while header is not None and header.index is None and header.parent is not None:
-            up.append(header)
-            header = self.entries.get(header.parent)
+            if key in up:
+                return None
+            up[key] = header
+            key = header.parent
+            header = self.entries.get(key)
         if header is None or header.start == 0:
             return None
         index = header.index or 0
-        for number, below in enumerate(reversed(up), index + 1):
+        for number, below in enumerate(reversed(up.values()), index + 1):
             below.index = number
         return index + len(up)
