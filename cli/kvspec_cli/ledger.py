@@ -41,9 +41,6 @@ text says; what it inherits is mutated in its parent.
 - *Met by search*: a run of the mutant from the initial state breaks a law.
 - *Met in lockstep*: the reference does what the mutant forbids, or has another state afterwards. The reference is
   asked for the strengthened guards, and for what no search has met.
-
-Of `tiers`, `store`, `snapshots`, `blocks` and `entry_format` no mutants are judged: nothing in the reference reports
-what it does to them in recorded runs yet.
 """
 SURVIVING = """
 ### What survives

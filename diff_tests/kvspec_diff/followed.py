@@ -68,7 +68,7 @@ class Parted(NamedTuple):
 
 
 def judged() -> list[str]:
-    """The machines that something in the reference follows. Of the others, the store's so far, no mutant is judged."""
+    """The machines that something in the reference follows; of others no mutant is judged."""
     every = (*registry.MACHINES, *registry.ALGORITHMS)
     known = set[type]().union(*(lineage(registry.machine(by)) for by in REPORTED))
     return [name for name in every if lineage(registry.machine(name)) & known]

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
 from kvspec_reference.entry_format import FIXED, MAGIC
 from kvspec_reference.entry_format import checksum as reference_checksum
-from kvspec_torch.entry_format import CHECKSUM
-from kvspec_torch.entry_format import checksum as torch_checksum
+from xxhash import xxh3_128
 
 Level = tuple[str, ...]
 """The way to an object of a header, from the outermost one."""
@@ -73,7 +73,7 @@ class ReferenceFraming:
 
 @dataclass(frozen=True)
 class TensorFraming:
-    """Safetensors files of the store on tensors; `older` are those of version 2, whose header has no checksum."""
+    """Safetensors files of the store on tensors; `older` are those of version 2, with a SHA-256."""
 
     older: bool = False
     digests = ("key", "parent", "signature", "checksum")
@@ -98,8 +98,9 @@ class TensorFraming:
         return len(text).to_bytes(8, "little") + text + self.split(entry)[1]
 
     def summed(self, entry: bytes, header: dict[str, Any]) -> None:
-        if not self.older:
-            header["__metadata__"]["checksum"] = "0" * 32
-            data = memoryview(self.join(entry, json.dumps(header, separators=(",", ":")).encode()))
-            found = torch_checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]])
-            header["__metadata__"]["checksum"] = found.decode()
+        blank = "0" * (64 if self.older else 32)
+        header["__metadata__"]["checksum"] = blank
+        data = self.join(entry, json.dumps(header, separators=(",", ":")).encode())
+        before, _, after = data.partition(blank.encode())
+        found = sha256(before + after).hexdigest() if self.older else xxh3_128(before + after).hexdigest()
+        header["__metadata__"]["checksum"] = found

@@ -42,10 +42,8 @@ def version_2(layout: Layout, key: str, parent: str | None, block: Block, signat
     }  # fmt: skip
     if signature is not None:
         metadata["signature"] = signature or layout.signature
-    plain = safetensors({}, tensors)
-    payload = plain[8 + int.from_bytes(plain[:8], "little") :]
-    metadata["checksum"] = hashlib.sha256(payload).hexdigest()
-    return safetensors(metadata, tensors)
+    before, after = safetensors(metadata | {"checksum": "0" * 64}, tensors).split(b"0" * 64, 1)
+    return before + hashlib.sha256(before + after).hexdigest().encode() + after
 
 
 def version_1(layout: Layout, key: str, block: Block) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from kvspec.language.run import State
 
-from kvspec_diff import representing, snapshotting, store_programs, storing
+from kvspec_diff import entries, representing, snapshotting, store_programs, storing
 from kvspec_diff.beside import Beside, Step, compiled
 from kvspec_diff.lockstep import snapshot
 from kvspec_diff.subjects.reference_blocks import ReferenceBlocks
@@ -62,6 +62,11 @@ def _cache(state: State) -> list[list[int]]:
     ]
 
 
+def _named(state: State) -> dict[tuple[int, int], int]:
+    """What each host calls what it has a name for."""
+    return {(h, x): state.named[h][x] for h, knows in enumerate(state.knows) for x, known in enumerate(knows) if known}
+
+
 OBSERVED: Mapping[str, Observed] = {
     "store": whole("hot", "queued", "temp", "shown", "indexed", "latest", "used", "waiting")
     | within("synced", _written, "temp")
@@ -73,6 +78,13 @@ OBSERVED: Mapping[str, Observed] = {
     | within("live", lambda state: state.running, "running")
     | within("label", lambda state: state.stored, "stored")
     | within("content", lambda state: state.stored, "stored"),
+    "entry_format": whole("present", "reads", "knows")
+    | within("version", lambda state: state.present, "present")
+    | within("signature", lambda state: state.present, "present")
+    | within("key", lambda state: state.present, "present")
+    | within("means", lambda state: state.present, "present")
+    | within("got", lambda state: state.reads, "reads")
+    | {"named": (_named, ("named", "knows"))},
 }
 """By machine, what of its state the comparison sees."""
 
@@ -107,4 +119,10 @@ def _snapshots(of: random.Random) -> Beside:
     return snapshotting.run(snapshotting.random_steps(of)).beside
 
 
-MAKE: Mapping[str, Callable[[random.Random], Beside]] = {"store": _store, "blocks": _blocks, "snapshots": _snapshots}
+def _entry_format(of: random.Random) -> Beside:
+    return entries.run(entries.random_steps(of)).beside
+
+
+MAKE: Mapping[str, Callable[[random.Random], Beside]] = {
+    "store": _store, "blocks": _blocks, "snapshots": _snapshots, "entry_format": _entry_format,
+}  # fmt: skip

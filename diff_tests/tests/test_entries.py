@@ -79,14 +79,19 @@ def test_other_processes_call_it_the_same() -> None:
         assert of.done == {"name": 2 * len(TEXTS)}
 
 
-def test_version_2_on_tensors_believes_its_header() -> None:
-    """Its checksum is over the payload alone: so the programs leave its key and its signature as they are."""
-    subject = TensorFormat()
-    data = subject.write(Written(2, SIGNATURES[0], KEYS[0], meaning(0, 0)))
-    assert subject.read(with_field(subject.framing, data, "key", KEYS[2]), KEYS[2]) == meaning(0, 0) != meaning(2, 0)
-    foreign = subject.write(Written(2, SIGNATURES[1], KEYS[0], meaning(0, 1)))
-    assert subject.read(foreign, KEYS[0]) is None
-    assert subject.read(with_field(subject.framing, foreign, "signature", SIGNATURES[0]), KEYS[0]) == meaning(0, 1)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("subject", [ReferenceFormat(), TensorFormat()])
+def test_a_header_is_not_believed(subject: FormatSubject, version: int) -> None:
+    """Another layout's entry that says it is ours, and one that says it has another key, are damaged (E1, E5)."""
+    foreign = subject.write(Written(version, SIGNATURES[1], KEYS[0], meaning(0, 1)))
+    ours = subject.write(Written(version, SIGNATURES[0], KEYS[0], meaning(0, 0)))
+    assert subject.read(ours, KEYS[0]) == meaning(0, 0)
+    for data, name, value, key in (
+        (foreign, "signature", SIGNATURES[0], KEYS[0]), (ours, "key", KEYS[2], KEYS[2]),
+    ):  # fmt: skip
+        changed = with_field(subject.framing, data, name, value)
+        assert said(subject, changed) == said(subject, data)._replace(**{name: value})
+        assert subject.read(changed, key) is None
 
 
 def test_a_run_by_hand() -> None:

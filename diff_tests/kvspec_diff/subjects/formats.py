@@ -51,9 +51,6 @@ class FormatSubject(Protocol):
     def with_version(self, data: bytes, version: int) -> bytes:
         """The entry with another version and nothing else changed."""
 
-    def sealed(self, version: int) -> bool:
-        """Whether the checksum of this version is over the header too."""
-
     def read(self, data: bytes, key: str) -> Meaning | None:
         """What the reader takes the entry of this key for; None for a miss."""
 
@@ -109,9 +106,6 @@ class ReferenceFormat:
     def with_version(self, data: bytes, version: int) -> bytes:
         return data[:8] + version.to_bytes(4, "big") + data[12:]
 
-    def sealed(self, version: int) -> bool:
-        return True
-
     def read(self, data: bytes, key: str) -> Meaning | None:
         return self.taken(reference_format.read_entry(data, SIGNATURES[0], key))
 
@@ -160,9 +154,6 @@ class TensorFormat:
 
     def with_version(self, data: bytes, version: int) -> bytes:
         return with_field(self.framing, data, "version", str(version))
-
-    def sealed(self, version: int) -> bool:
-        return version != 2
 
     def read(self, data: bytes, key: str) -> Meaning | None:
         found = self._read(data, key)

@@ -15,6 +15,9 @@ from kvspec.members import WIDTHS, Layout, Leaf, Pooled, Recurrent, Window
 from kvspec_torch.blocks import Block
 from kvspec_torch.members.parts import DTYPES, Form, bits
 
+START = b'{"__metadata__":{"checksum":"'
+"""What every header of versions 2 and 3 begins with; the checksum's digits follow."""
+
 LARGEST = 2**63 - 1
 """No token and no number in a header is larger."""
 

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.frames import CODES
 from kvspec_torch.disk.layouts import LAYOUT
 from kvspec_torch.disk.lock import NAME as LOCK
+from kvspec_torch.disk.older import checksum_of_version_2
 from kvspec_torch.entry_format import CHECKSUM, DIGEST, METADATA, Format, Miss, checksum
 from kvspec_torch.store import ENTRY, TEMPORARY
 
@@ -127,7 +127,7 @@ def whole(folder: Folder, key: str, formats: Mapping[str, Format]) -> File | Non
         if said.version == "3":
             found = checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]]).decode()
         else:
-            found = sha256(data[said.start :]).hexdigest()
+            found = checksum_of_version_2(data)
         if found != said.checksum:
             said = Miss("damaged", f"checksum {found}, the header says {said.checksum}")
     if isinstance(said, Said) and said.signature in formats:

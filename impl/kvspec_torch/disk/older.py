@@ -1,9 +1,9 @@
 """Entries of older layouts, and what else is found in a store's folder (E2-E4).
 
 - Version 1 has no signature: a miss.
-- Version 2 is read and upgraded. It has one SHA-256 over the payload alone, an axis of one batch before all others, and
-  names such as `layer_2_1_state` for `2.1.state`. It says neither which block of its prefix it is nor whether it has
-  the states: the one follows from its place in the chain, the other from the tensors that are there.
+- Version 2 is read and upgraded. It has one SHA-256 over all bytes but its own, an axis of one batch before all others,
+  and names such as `layer_2_1_state` for `2.1.state`. It says neither which block of its prefix it is nor whether it
+  has the states: the one follows from its place in the chain, the other from the tensors that are there.
 - What was written without a model or a block size has no signature: it is forgotten.
 - Any other signature is a miss, that of the cumulative layout too, in which a block holds the whole state.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import buffer
-from kvspec_torch.disk.frames import CODES, LARGEST, Entry, Frame, Frames, Header, Miss, entry, views
+from kvspec_torch.disk.frames import CODES, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, views
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
 HEXADECIMAL = frozenset("0123456789abcdef")
@@ -34,6 +34,14 @@ def in_version_2(header: Mapping[str, Any]) -> bytes:
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
     return len(text).to_bytes(8, "little") + text
+
+
+def checksum_of_version_2(data: memoryview) -> str:
+    """Over all bytes of a file but the checksum's own 64 digits (E5)."""
+    digits = slice(8 + len(START), 8 + len(START) + 64)
+    found = sha256(data[: digits.start])
+    found.update(data[digits.stop :])
+    return found.hexdigest()
 
 
 def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
@@ -81,10 +89,10 @@ def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None
         return starts
     if len(data) != header.start + frame.payload:
         return Miss("length", f"{len(data)} bytes, {header.start + frame.payload} are wanted")
-    old = data[header.start :]
-    found, wanted = sha256(old).hexdigest(), told["__metadata__"]["checksum"]
+    found, wanted = checksum_of_version_2(data), told["__metadata__"]["checksum"]
     if found != wanted:
         return Miss("damaged", f"checksum {found}, the header says {wanted}")
+    old = data[header.start :]
     payload = buffer(frame.payload)
     for tensor, start in zip(frame.tensors, starts, strict=True):
         payload[tensor.start : tensor.stop] = old[start : start + tensor.stop - tensor.start]
