@@ -135,15 +135,15 @@ def compute(seed: int, screen: Screen) -> Ledger:
 
 
 def mutation(screen: Screen) -> "list[Tally]":
-    """Judge the mutants of every machine that something in the reference follows."""
-    from kvspec.registry import machine
-    from kvspec_diff.followed import judged, met
+    """Judge the mutants of every machine."""
+    from kvspec.registry import ALGORITHMS, MACHINES, machine
+    from kvspec_diff.followed import met
     from kvspec_proofs.judged import judge
     from kvspec_proofs.mutants import own_mutants
     from kvspec_proofs.survivors import tally
 
     found = []
-    for name in judged():
+    for name in (*MACHINES, *ALGORITHMS):
         with screen.progress(f"mutants of {name}"):
             found += tally(name, judge(machine(name), own_mutants(machine(name)), met))
     return found

@@ -67,13 +67,6 @@ class Parted(NamedTuple):
     what: str
 
 
-def judged() -> list[str]:
-    """The machines that something in the reference follows; of others no mutant is judged."""
-    every = (*registry.MACHINES, *registry.ALGORITHMS)
-    known = set[type]().union(*(lineage(registry.machine(by)) for by in REPORTED))
-    return [name for name in every if lineage(registry.machine(name)) & known]
-
-
 def met(machine: type[Machine], mutants: Sequence[Mutant]) -> dict[str, str]:
     """By name, the mutants that the reference meets where the machine itself goes on: what happens there."""
     found: dict[str, str] = {}
