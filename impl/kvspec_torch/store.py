@@ -16,10 +16,10 @@ from contextlib import suppress
 from threading import RLock
 
 from kvspec_torch.disk.files import Files, buffer
-from kvspec_torch.disk.frames import Header
+from kvspec_torch.disk.frames import DIGEST, Header
 from kvspec_torch.disk.reports import Report, Status
 from kvspec_torch.disk.shelf import Shelf
-from kvspec_torch.entry_format import DIGEST, Entry, Format, Miss, digest
+from kvspec_torch.entry_format import Entry, Format, Miss, digest
 from kvspec_torch.errors import Misuse, Refused
 
 Action = tuple[str, str, str]

@@ -9,7 +9,7 @@ import msgspec
 from kvspec.members import Layout
 
 from kvspec_torch.disk.files import Files
-from kvspec_torch.entry_format import DIGEST
+from kvspec_torch.disk.frames import DIGEST
 
 LAYOUT, TEMPORARY = ".layout", ".temporary"
 LARGEST = 2**24
