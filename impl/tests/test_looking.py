@@ -12,6 +12,7 @@ import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
 from kvspec_diff.older_entries import version_2
 from kvspec_torch.blocks import Block
+from kvspec_torch.disk import layouts
 from kvspec_torch.disk.collecting import collect, order
 from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.looking import File, Said, is_store, judge, look, names, useless, whole
@@ -177,6 +178,25 @@ def test_what_cannot_be_read_still_has_its_size(folder: Folder, monkeypatch: pyt
     assert isinstance(file.said, Miss)
     assert (file.said.reason, file.size) == ("unreadable", len(SECOND))
     assert whole(folder, KEY, {}) == file
+
+
+def test_layouts(folder: Folder, tmp_path: Path) -> None:
+    """Those that are whole are known; a damaged one is written again."""
+    layouts.keep(folder, LAYOUT)
+    path = tmp_path / f"{LAYOUT.signature}.layout"
+    text = path.read_bytes()
+    deep = b'{"model":"","block_size":1,"members":[' + b'{"type":"group","members":[' * 10_000
+    changed = [text.replace(b"float16", other) for other in (b"float32", b"float17")]
+    for other in (*changed, text[:-1], b"", deep, b"\xff"):
+        path.write_bytes(other)
+        assert layouts.known(folder) == {}
+        layouts.keep(folder, LAYOUT)
+        assert path.read_bytes() == text
+    (tmp_path / f"{'0' * 64}.layout").write_bytes(text)
+    (tmp_path / f"{'1' * 64}.layout").touch()
+    os.truncate(tmp_path / f"{'1' * 64}.layout", 2**40)
+    assert layouts.known(folder) == {LAYOUT.signature: LAYOUT}
+    assert sorted(folder.names()) == sorted(each.name for each in tmp_path.iterdir())
 
 
 # What goes first.
