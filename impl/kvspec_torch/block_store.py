@@ -20,12 +20,12 @@ import torch
 from kvspec.members import Layout
 
 from kvspec_torch.blocks import Block, Cache
-from kvspec_torch.disk import layouts, upkeep
+from kvspec_torch.disk import layouts
 from kvspec_torch.disk.files import Files, Folder
 from kvspec_torch.disk.filling import cut, restored
 from kvspec_torch.disk.lock import Lock
 from kvspec_torch.disk.reports import Report
-from kvspec_torch.disk.upkeep import Checked
+from kvspec_torch.disk.upgrading import Upgraded, upgrade
 from kvspec_torch.disk.writer import Writer
 from kvspec_torch.entry_format import Entry, Format, Miss, extended, key_of
 from kvspec_torch.errors import Misuse, Refused
@@ -62,9 +62,10 @@ class BlockStore:
     """The blocks of caches of one layout, with at most `budget` bytes of files and `memory` bytes of copies in memory.
 
     The queue takes `slots` blocks, one that is being written among them. Each write evicts at most `evictions` entries:
-    first those of other layouts, then the least recently used. Without `writer` only `flush` and `close` write. With
-    `read_only` nothing in the folder is changed, and what another process writes there is found. A `Files` layer in
-    place of a path is the caller's to close, and to keep others away from.
+    first those of other layouts, then the least recently used. Without `writer` nothing is written before somebody
+    calls `write_next`, `flush` or `close`, or `save_prefix` needs room. With `read_only` nothing in the folder is
+    changed, and what another process writes there is found. A `Files` layer in place of a path is the caller's to
+    close, and to keep others away from.
 
     An entry that turns out to be damaged is a miss, and is saved anew with its prefix. The folder has two files besides
     that do not count: `lock`, and the layout, for whoever looks after the folder.
@@ -233,20 +234,15 @@ class BlockStore:
             ours = len(core.shelf.entries), core.shelf.entry_bytes
             return Stats(*ours, len(core.shelf.foreign), core.shelf.foreign_bytes, queued, len(core.acknowledged))
 
-    def verify(self) -> Iterator[Checked]:
-        """Read every file, and say of each what it is."""
-        self._open()
-        return upkeep.verify(self._core)
-
-    def upgrade(self) -> Iterator[Checked]:
-        """Write the entries of older versions anew, and say of each what came of it."""
+    def write_next(self) -> Report:
+        """Write the first of the queue, as the store's writer does in the background; what came of it."""
         self._open_to_write()
-        return upkeep.upgrade(self._core, self._step)
+        return self._step()
 
-    def gc(self, budget: int) -> Iterator[Checked]:
-        """Evict until the files take at most so many bytes, and say who went."""
+    def upgrade(self) -> Iterator[Upgraded]:
+        """Write the entries of older versions anew, one after the other, and say of each what came of it."""
         self._open_to_write()
-        return upkeep.gc(self._core, budget, self._step)
+        return upgrade(self._core, self._step)
 
     def close(self) -> None:
         """Write all that is queued, and let go of the folder. Raises `Unwritten` if something could not be written."""

@@ -141,14 +141,6 @@ class Store:
             lacking = self.shelf.lacking(keys)
             return [at for at in lacking if keys[at] not in self.queue and keys[at] not in self.writing]
 
-    def examine(self, key: str) -> Entry | Miss:
-        """What an entry's file is, whatever else there is of it."""
-        known = self.shelf.entries.get(digest("key", key))
-        found = self._read(key)
-        if isinstance(found, FileNotFoundError) and key not in self.shelf:
-            return Miss("absent", str(found))
-        return self._said(key, found, known)
-
     def filed(self, key: str) -> bool:
         """Whether the latest version of an entry is the one in its file."""
         with self.lock:
