@@ -37,7 +37,7 @@ def cached(layout: Layout, length: int) -> Cache:
         of = torch.Generator().manual_seed(cache.position)
         new = {
             path: torch.randint(0, 2, part.shape(cache.position, 1), generator=of).to(getattr(torch, part.part.dtype))
-            for path, part in cache._kept.items()
+            for path, part in cache.kept.items()
         }
         cache.append(1, new)
     return cache
@@ -48,7 +48,7 @@ def blocks(layout: Layout, count: int) -> list[Block]:
 
 
 def same_caches(one: Cache, other: Cache) -> bool:
-    return one.position == other.position and all(same(one.read(path), other.read(path)) for path in one._kept)
+    return one.position == other.position and all(same(one.read(path), other.read(path)) for path in one.kept)
 
 
 def older(folder: Path, layout: Layout, count: int = 3) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from kvspec.members import WIDTHS, Absent, Group, Layout, Part, Plain, Pooled, Quantized, Recurrent, Window
+from kvspec_diff.torture.plants import Alike
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
 from kvspec_torch.disk.files import Folder
@@ -41,7 +42,7 @@ def extend(cache: Cache, count: int) -> Cache:
     """So many tokens more, whose rows follow from where they stand."""
     of = torch.Generator().manual_seed(cache.position)
     new = {}
-    for path, part in cache._kept.items():
+    for path, part in cache.kept.items():
         empty = torch.empty(part.shape(cache.position, count), dtype=getattr(torch, part.part.dtype))
         bits(empty).copy_(torch.randint(0, 2, empty.shape, generator=of))
         new[path] = empty.to(cache.device)
@@ -65,7 +66,7 @@ def blocks(layout: Layout, count: int) -> list[Block]:
 
 
 def same_caches(one: Cache, other: Cache) -> bool:
-    return one.position == other.position and all(same(one.read(path), other.read(path)) for path in one._kept)
+    return one.position == other.position and all(same(one.read(path), other.read(path)) for path in one.kept)
 
 
 @pytest.fixture
@@ -220,18 +221,6 @@ def test_a_block_is_cut_as_the_cache_does_it() -> None:
                 assert cut(cache, index) == cache.block(index)
 
 
-class Alike(bytes):
-    """Equal to everything."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 def twice(tmp_path: Path) -> None:
     with BlockStore(tmp_path, MIXED, budget=LARGE), pytest.raises(Refused):
         BlockStore(tmp_path, MIXED, budget=LARGE).close()
@@ -246,7 +235,7 @@ FAULTS: dict[str, tuple[str, Any, Any]] = {
         lambda store, path: test_a_prefix_saved_at_once_has_its_states_at_the_end_alone(store),
     ),
     "a state is not put back": (
-        "disk.filling._put_state", lambda part, tensor: None, lambda store, path: restored(store)
+        "members.keeping.Ring.put", lambda part, state: None, lambda store, path: restored(store)
     ),
     "what is damaged stays": (
         "disk.shelf.Shelf.doubt", lambda *given: None, lambda store, path: test_damage_ends_a_prefix(1, store, path)
