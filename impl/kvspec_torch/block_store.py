@@ -89,6 +89,12 @@ class BlockStore:
         self._lock: Lock | None = None
         self._folder = _folder(folder) if isinstance(folder, Path | str) else None
         files: Files = self._folder or folder  # type: ignore[assignment]
+        self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
+        self._bad: dict[tuple[str, str | None, str], tuple[int, Report]] = {}
+        self._number = 0
+        self._wanted: list[Counter[str]] = []  # by each flush that waits, how many versions of which keys
+        self._chain: tuple[list[int], list[str]] = ([], [])
+        self._closed = False
         try:
             if self._folder and not read_only:
                 self._lock = Lock(self._folder.descriptor, str(folder))
@@ -101,17 +107,11 @@ class BlockStore:
                     layouts.keep(files, self._format.layout)
             except OSError as error:
                 raise Refused(f"{folder} cannot be looked after: {error}") from error
+            self._woken = Condition(self._core.lock)
+            self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
         except BaseException:
             self._let_go()
             raise
-        self._woken = Condition(self._core.lock)
-        self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
-        self._bad: dict[tuple[str, str | None, str], tuple[int, Report]] = {}
-        self._number = 0
-        self._wanted: list[Counter[str]] = []  # by each flush that waits, how many versions of which keys
-        self._chain: tuple[list[int], list[str]] = ([], [])
-        self._closed = False
-        self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
         atexit.register(self._end)
 
     def __enter__(self) -> "BlockStore":
@@ -133,6 +133,7 @@ class BlockStore:
     def save(self, parent: str | None, tokens: Sequence[int], block: Block) -> str:
         """Queue the block of these tokens after those of `parent`; its key. The tensors are copied.
 
+        A block without its states never takes the place of one with them: then nothing is queued (B10).
         Raises `Refused` if the queue is full, or if the block exceeds the budget.
         """
         self._open_to_write()
@@ -281,6 +282,8 @@ class BlockStore:
         data = self._format.write(key, parent, block)
         with self._core.lock:
             self._open()
+            if not block.stateful and (there := self._core.header(key)) is not None and there.stateful:
+                return  # perhaps somebody else saved it meanwhile
             if key not in self._core.queue and self._full():
                 raise Refused(f"entry {key}: the queue is full, it has {self._core.slots} slots")
             self._core.save(key, data)

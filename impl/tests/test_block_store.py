@@ -351,3 +351,31 @@ def test_many_threads(tmp_path: Path) -> None:
     with closing(Folder(tmp_path)) as folder:
         files = [whole(folder, key, {MIXED.signature: Format(MIXED)}) for key in names(folder).keys]
         assert {type(each and each.said) for each in files} == {Said}
+
+
+def test_no_block_takes_the_place_of_one_with_more(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if somebody saves the states of a prefix between two looks at what is missing (B10)."""
+    long, (first, *_) = cached(MIXED, 9), blocks(MIXED, 1)
+    assert not long.block(0).stateful
+    for _ in range(2):
+        key = store.save(None, TOKENS[:3], first)
+        assert store.save(None, TOKENS[:3], long.block(0)) == key
+        assert store.load(key) == first
+        store.flush()
+    assert store.stats().queued == 0
+    lacking = store._core.lacking
+    monkeypatch.setattr(store._core, "lacking", lambda keys: [0, *lacking(keys)])
+    store.save_prefix(TOKENS[:9], long)
+    assert store.load(key) == first
+    assert same_caches(store.restore(TOKENS[:4]), cached(MIXED, 3, step=3))
+
+
+def test_a_store_that_cannot_start_its_writer_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with pytest.raises(RuntimeError, match="new thread"):
+        BlockStore(tmp_path, MIXED, budget=LARGE)
+    monkeypatch.undo()
+    BlockStore(tmp_path, MIXED, budget=LARGE).close()
