@@ -103,6 +103,7 @@ class BlockStore:
                     files, self._format, budget=budget, slots=slots, memory=memory, evictions=evictions, again=True,
                     read_only=read_only,
                 )  # fmt: skip
+                self._core.take_actions()  # nobody asks for them here
                 if not read_only:
                     layouts.keep(files, self._format.layout)
             except OSError as error:
@@ -287,6 +288,7 @@ class BlockStore:
             if key not in self._core.queue and self._full():
                 raise Refused(f"entry {key}: the queue is full, it has {self._core.slots} slots")
             self._core.save(key, data)
+            self._core.take_actions()
             self._woken.notify_all()
 
     def _make_way(self, key: str) -> None:

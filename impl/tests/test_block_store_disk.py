@@ -319,3 +319,15 @@ def test_a_fault_of_the_writer_is_not_silent(tmp_path: Path, monkeypatch: pytest
         store.close()
     with BlockStore(tmp_path, LAYOUT, budget=LARGE) as again:
         assert again.load(KEYS[0]) == block(0), "it was written all the same"
+
+
+def test_what_is_done_is_not_recorded_without_end(tmp_path: Path) -> None:
+    """Nobody asks a store of blocks for its actions."""
+    for _ in range(2):
+        with BlockStore(tmp_path, LAYOUT, budget=LARGE, writer=False) as store:
+            assert store._core.take_actions() == []
+            for _ in range(2):
+                save(store, 0)
+                assert store._core.take_actions() == []
+            store.flush()
+            assert store._core.take_actions() == []

@@ -29,7 +29,10 @@ class Collected:
 
 
 def collect(folder: Folder, budget: int, tell: Callable[[int, int, str], None]) -> Collected:
-    """Delete entries until those left have at most `budget` bytes. The caller holds the folder's lock."""
+    """Delete entries until those left have at most `budget` bytes. The caller holds the folder's lock.
+
+    `tell` is called with how much is done, of how much, and of what.
+    """
     done, there = Collected(), names(folder)
     for name in there.temporary:
         done.bytes += folder.size(name)

@@ -55,7 +55,7 @@ class Said:
 
 @dataclass(frozen=True)
 class File:
-    """A file under a key: how large, when it was last written, and what it says, or why it says nothing."""
+    """A file under a key: its bytes, when it was last written (seconds of the epoch), what it says, or why nothing."""
 
     key: str
     size: int
