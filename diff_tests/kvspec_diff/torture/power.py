@@ -43,7 +43,7 @@ def power(programs: int, tell: Tell, seed: int = 0) -> Part:
         for number in range(programs):
             tell(number, programs, f"programs, {replayed.states + replayed.during_recovery:,} losses of power, {name}")
             one(subject, name, seed * 1_000_003 + number, replayed, tally)
-        tally.count(f"{name}: programs", programs)
+        tally.least(f"{name}: programs", programs, 1)
         tally.least(f"{name}: points", replayed.points, programs * 5)
         tally.least(f"{name}: folders after a loss of power", replayed.states, programs * 20)
         tally.least(f"{name}: folders after one during recovery", replayed.during_recovery, programs * 5)
