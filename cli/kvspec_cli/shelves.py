@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from kvspec_torch.disk.looking import File, Said
+    from kvspec_torch.disk.looking import File
     from kvspec_torch.entry_format import Miss
 
 
@@ -61,9 +61,11 @@ def unknown_layout(key: str, signature: str) -> Damaged:
 
 def shelves(files: "Iterable[File]", models: Mapping[str, str]) -> list[Shelf]:
     """By signature, the largest first."""
+    from kvspec_torch.disk.looking import Said
+
     sorted_: dict[str, dict[str, File]] = {}
     for file in files:
-        if hasattr(file.said, "signature"):
+        if isinstance(file.said, Said):
             sorted_.setdefault(file.said.signature, {})[file.key] = file
     found = [shelf(signature, models.get(signature, ""), entries) for signature, entries in sorted_.items()]
     return sorted(found, key=lambda each: (-each.bytes, each.signature))
@@ -71,7 +73,9 @@ def shelves(files: "Iterable[File]", models: Mapping[str, str]) -> list[Shelf]:
 
 def shelf(signature: str, model: str, files: "dict[str, File]") -> Shelf:
     """One of them."""
-    said: dict[str, Said] = {key: file.said for key, file in files.items()}  # type: ignore[misc]
+    from kvspec_torch.disk.collecting import depths, told
+
+    said = told(files.values())
     reached = depths(said)
     followed = {said[key].parent for key in reached}
     blocks, tokens = max(reached.values(), default=(0, 0))
@@ -80,17 +84,3 @@ def shelf(signature: str, model: str, files: "dict[str, File]") -> Shelf:
         dict(sorted(Counter(each.version for each in said.values()).items())),
         len(reached.keys() - followed), blocks, tokens, len(files) - len(reached),
     )  # fmt: skip
-
-
-def depths(said: "Mapping[str, Said]") -> dict[str, tuple[int, int]]:
-    """Of the entries that all parents are there of: how many blocks and tokens the prefix has that ends there."""
-    below: dict[str | None, list[str]] = {}
-    for key, each in said.items():
-        below.setdefault(each.parent, []).append(key)
-    found: dict[str, tuple[int, int]] = {}
-    open_ = [(key, 0, 0) for key in below.get(None, [])]
-    while open_:
-        key, blocks, tokens = open_.pop()
-        found[key] = blocks + 1, tokens + said[key].tokens
-        open_ += [(each, *found[key]) for each in below.get(key, [])]
-    return found

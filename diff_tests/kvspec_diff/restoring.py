@@ -26,6 +26,7 @@ class Follower:
         self.members = list(model.layout.leaves.items())
         self.cache: Any = None
         self._numbers: dict[tuple[bytes, ...], int] = {}
+        self._other: int | None = None  # the number of all parts that were never computed, once the others are known
         computed = [[self._number(self._computed(path, b)) for b in [*self.blocks, 0]] for path, _ in self.members]
         sizes = [sum(map(len, model.block(self.trunk, b, True).values())) for b in self.blocks]
         self.beside = Beside(
@@ -37,7 +38,7 @@ class Follower:
                 "each": max(1, max(sizes) + subject.overhead),
             },
         )
-        self._other = len(self._numbers)  # the number of all parts that were never computed
+        self._other = len(self._numbers)
 
     # What the subject did.
 
@@ -131,7 +132,7 @@ class Follower:
 
     def _number(self, parts: tuple[bytes, ...]) -> int:
         """The number of a part; of one that was never computed the last one."""
-        if not hasattr(self, "_other"):
+        if self._other is None:
             return self._numbers.setdefault(parts, len(self._numbers))
         return self._numbers.get(parts, self._other)
 

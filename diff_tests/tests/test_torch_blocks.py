@@ -47,9 +47,9 @@ def test_everything_is_tried() -> None:
 FAULTS: dict[str, tuple[str, str, str]] = {
     "a block keeps the whole segment (B6)": (
         "members.keeping",
-        "return self._joined((piece for _, piece in self._pieces(first, last)), last - first)",
-        "return next((piece.view(DTYPES[self.part.dtype]) for _, piece in self._pieces(first, last) "
-        "if piece.shape[0] == last - first), self._joined((p for _, p in self._pieces(first, last)), last - first))",
+        "return self._joined((piece for _, piece in self.pieces(first, last)), last - first)",
+        "return next((piece.view(DTYPES[self.part.dtype]) for _, piece in self.pieces(first, last) "
+        "if piece.shape[0] == last - first), self._joined((p for _, p in self.pieces(first, last)), last - first))",
     ),
     "a state that is read is the live one (S4)": (
         "members.keeping",
@@ -57,15 +57,15 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "return self._state.view(DTYPES[self.part.dtype])",
     ),
     "a state that is passed is kept (S4)": (
-        "members.keeping", "self._state.copy_(bits(new))", "self._state = bits(new)"
+        "members.keeping", "self._state.copy_(bits(state))", "self._state = bits(state)"
     ),
     "rows that are passed are kept (S4)": (
         "members.keeping",
-        "            self._segments.append(self._empty(more))\n            self._ends.append(room + more)\n\n"
+        "            self.segments.append(self._empty(more))\n            self._ends.append(room + more)\n\n"
         "    def write(self, position: int, new: torch.Tensor) -> None:\n",
-        "            self._segments.append(self._empty(more))\n            self._ends.append(room + more)\n\n"
+        "            self.segments.append(self._empty(more))\n            self._ends.append(room + more)\n\n"
         "    def write(self, position: int, new: torch.Tensor) -> None:\n"
-        "        if position == 0 and len(new) == self._ends[-1]:\n            self._segments = [bits(new)]\n",
+        "        if position == 0 and len(new) == self._ends[-1]:\n            self.segments = [bits(new)]\n",
     ),
     "bools are copied as bools (B1)": (
         "members.parts", "    joined = empty(shape, DTYPES[part.dtype], device)\n    target, at = bits(joined), 0\n",

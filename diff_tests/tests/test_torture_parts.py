@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kvspec_diff import damage
-from kvspec_diff.torture import kills, toys
+from kvspec_diff.beside import Broken
+from kvspec_diff.torture import kills, power, toys
 from kvspec_diff.torture.figures import Tally
 from kvspec_diff.torture.headers import KINDS, Parted, headers, sealed
 from kvspec_diff.torture.stock import DEEP, links, stock
@@ -130,6 +131,20 @@ def test_figures_that_are_too_small_fail() -> None:
     part = tally.part()
     assert (part.ok, part.failed, part.figures) == (False, 1, {"tries": 9})
     assert part.wrong == ["failed: tries: 9, at least 10 were to be tried"]
+
+
+def test_a_program_that_always_fails_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is noticed without an fsync counts only if nothing is with all of them."""
+
+    def broken(*given: object) -> None:
+        raise Broken("T4", "always")
+
+    monkeypatch.setattr(power, "power_loss", broken)
+    for kind in power.KINDS.values():
+        tally = Tally("power", "", lambda *_: None)
+        power.without_each(kind, kind().make, "store", tally)
+        assert tally.figures["store: of these noticed"] == tally.figures["store: fsyncs left out"]
+        assert tally.part().wrong == ["failed: store: ['T4'] are broken with every fsync in its place"]
 
 
 def test_a_stock_is_of_prefixes(tmp_path: Path) -> None:

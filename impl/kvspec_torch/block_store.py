@@ -20,12 +20,12 @@ import torch
 from kvspec.members import Layout
 
 from kvspec_torch.blocks import Block, Cache
-from kvspec_torch.disk import layouts, upkeep
+from kvspec_torch.disk import layouts
 from kvspec_torch.disk.files import Files, Folder
 from kvspec_torch.disk.filling import cut, restored
 from kvspec_torch.disk.lock import Lock
 from kvspec_torch.disk.reports import Report
-from kvspec_torch.disk.upkeep import Checked
+from kvspec_torch.disk.upgrading import Upgraded, upgrade
 from kvspec_torch.disk.writer import Writer
 from kvspec_torch.entry_format import Entry, Format, Miss, extended, key_of
 from kvspec_torch.errors import Misuse, Refused
@@ -62,9 +62,10 @@ class BlockStore:
     """The blocks of caches of one layout, with at most `budget` bytes of files and `memory` bytes of copies in memory.
 
     The queue takes `slots` blocks, one that is being written among them. Each write evicts at most `evictions` entries:
-    first those of other layouts, then the least recently used. Without `writer` only `flush` and `close` write. With
-    `read_only` nothing in the folder is changed, and what another process writes there is found. A `Files` layer in
-    place of a path is the caller's to close, and to keep others away from.
+    first those of other layouts, then the least recently used. Without `writer` nothing is written before somebody
+    calls `write_next`, `flush` or `close`, or `save_prefix` needs room. With `read_only` nothing in the folder is
+    changed, and what another process writes there is found. A `Files` layer in place of a path is the caller's to
+    close, and to keep others away from.
 
     An entry that turns out to be damaged is a miss, and is saved anew with its prefix. The folder has two files besides
     that do not count: `lock`, and the layout, for whoever looks after the folder.
@@ -88,6 +89,12 @@ class BlockStore:
         self._lock: Lock | None = None
         self._folder = _folder(folder) if isinstance(folder, Path | str) else None
         files: Files = self._folder or folder  # type: ignore[assignment]
+        self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
+        self._bad: dict[tuple[str, str | None, str], tuple[int, Report]] = {}
+        self._number = 0
+        self._wanted: list[Counter[str]] = []  # by each flush that waits, how many versions of which keys
+        self._chain: tuple[list[int], list[str]] = ([], [])
+        self._closed = False
         try:
             if self._folder and not read_only:
                 self._lock = Lock(self._folder.descriptor, str(folder))
@@ -96,21 +103,16 @@ class BlockStore:
                     files, self._format, budget=budget, slots=slots, memory=memory, evictions=evictions, again=True,
                     read_only=read_only,
                 )  # fmt: skip
+                self._core.take_actions()  # nobody asks for them here
                 if not read_only:
                     layouts.keep(files, self._format.layout)
             except OSError as error:
                 raise Refused(f"{folder} cannot be looked after: {error}") from error
+            self._woken = Condition(self._core.lock)
+            self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
         except BaseException:
             self._let_go()
             raise
-        self._woken = Condition(self._core.lock)
-        self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
-        self._bad: dict[tuple[str, str | None, str], tuple[int, Report]] = {}
-        self._number = 0
-        self._wanted: list[Counter[str]] = []  # by each flush that waits, how many versions of which keys
-        self._chain: tuple[list[int], list[str]] = ([], [])
-        self._closed = False
-        self._writer = Writer(self._step, self._core.is_busy, self._woken) if writer and not read_only else None
         atexit.register(self._end)
 
     def __enter__(self) -> "BlockStore":
@@ -132,6 +134,7 @@ class BlockStore:
     def save(self, parent: str | None, tokens: Sequence[int], block: Block) -> str:
         """Queue the block of these tokens after those of `parent`; its key. The tensors are copied.
 
+        A block without its states never takes the place of one with them: then nothing is queued (B10).
         Raises `Refused` if the queue is full, or if the block exceeds the budget.
         """
         self._open_to_write()
@@ -233,20 +236,15 @@ class BlockStore:
             ours = len(core.shelf.entries), core.shelf.entry_bytes
             return Stats(*ours, len(core.shelf.foreign), core.shelf.foreign_bytes, queued, len(core.acknowledged))
 
-    def verify(self) -> Iterator[Checked]:
-        """Read every file, and say of each what it is."""
-        self._open()
-        return upkeep.verify(self._core)
-
-    def upgrade(self) -> Iterator[Checked]:
-        """Write the entries of older versions anew, and say of each what came of it."""
+    def write_next(self) -> Report:
+        """Write the first of the queue, as the store's writer does in the background; what came of it."""
         self._open_to_write()
-        return upkeep.upgrade(self._core, self._step)
+        return self._step()
 
-    def gc(self, budget: int) -> Iterator[Checked]:
-        """Evict until the files take at most so many bytes, and say who went."""
+    def upgrade(self) -> Iterator[Upgraded]:
+        """Write the entries of older versions anew, one after the other, and say of each what came of it."""
         self._open_to_write()
-        return upkeep.gc(self._core, budget, self._step)
+        return upgrade(self._core, self._step)
 
     def close(self) -> None:
         """Write all that is queued, and let go of the folder. Raises `Unwritten` if something could not be written."""
@@ -285,9 +283,12 @@ class BlockStore:
         data = self._format.write(key, parent, block)
         with self._core.lock:
             self._open()
+            if not block.stateful and (there := self._core.header(key)) is not None and there.stateful:
+                return  # perhaps somebody else saved it meanwhile
             if key not in self._core.queue and self._full():
                 raise Refused(f"entry {key}: the queue is full, it has {self._core.slots} slots")
             self._core.save(key, data)
+            self._core.take_actions()
             self._woken.notify_all()
 
     def _make_way(self, key: str) -> None:

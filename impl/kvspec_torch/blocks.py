@@ -48,20 +48,21 @@ class Block:
 class Cache:
     """A live cache of `layout` on `device`, at first at position 0.
 
-    What it is given it copies, and what it gives is a copy of nothing but what was asked for (S4, B6).
+    What it is given it copies, and what it gives is a copy of nothing but what was asked for (S4, B6). `form`, `kept`
+    and `make_room` are for a store, which fills a cache in place.
     """
 
     def __init__(self, layout: Layout, device: torch.device | str = "cpu") -> None:
-        self._form = Form(layout)
-        self.layout = self._form.layout
+        self.form = Form(layout)
+        self.layout = self.form.layout
         self.position = 0
         self.device = torch.empty(0, device=device).device
-        self._kept = {path: kept(leaf, part, self.device) for path, (leaf, part) in self._form.members.items()}
+        self.kept = {path: kept(leaf, part, self.device) for path, (leaf, part) in self.form.members.items()}
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that its tensors take."""
-        return sum(part.nbytes for part in self._kept.values())
+        return sum(part.nbytes for part in self.kept.values())
 
     def append(self, count: int, new: Parts) -> None:
         """`count` more tokens. `new` has each part: of plain, quantized and window members a row a token, of pooled
@@ -70,12 +71,12 @@ class Cache:
         Raises `Misuse`, which names the path, for anything else, and for tensors on another device.
         """
         count = count_of("count", count)
-        fit("append", new, {path: (part.part, part.shape(self.position, count)) for path, part in self._kept.items()})
+        fit("append", new, {path: (part.part, part.shape(self.position, count)) for path, part in self.kept.items()})
         for path, tensor in new.items():
             if tensor.device != self.device:
                 raise Misuse(f"append: {path}: is on {tensor.device}, the cache is on {self.device}")
-        self._make_room(self.position + count)
-        for path, part in self._kept.items():
+        self.make_room(self.position + count)
+        for path, part in self.kept.items():
             part.write(self.position, new[path])
         self.position += count
 
@@ -90,13 +91,13 @@ class Cache:
             raise Misuse(f"position: {position} is behind the cache's end, {self.position}")
         if position == self.position:
             return
-        for path, leaf in self._form.leaves.items():
+        for path, leaf in self.form.leaves.items():
             if isinstance(leaf, Recurrent):
                 raise Refused(f"member {path}: its state is the one after {self.position} tokens, not after {position}")
             if isinstance(leaf, Window) and self.position > leaf.size:
                 raise Refused(f"member {path}: rows before {self.position - leaf.size} have left the window")
         self.position = position
-        for part in self._kept.values():
+        for part in self.kept.values():
             part.trim(position)
 
     def read(self, path: str) -> torch.Tensor:
@@ -117,38 +118,34 @@ class Cache:
         end = start + size
         if end > self.position:
             raise Misuse(f"block {index}: ends at {end}, the cache is at {self.position}")
-        parts = {path: part.slice(start, end) for path, part in self._kept.items() if isinstance(part, Sliced)}
-        stateful = end == self.position or self._form.stateless
+        parts = {path: part.slice(start, end) for path, part in self.kept.items() if isinstance(part, Sliced)}
+        stateful = end == self.position or self.form.stateless
         if stateful:
-            parts = {path: parts[path] if path in parts else self._state(path) for path in self._kept}
+            parts = {
+                path: parts[path] if path in parts else part.lie(self.position) for path, part in self.kept.items()
+            }
         return Block(start // size, parts, stateful)
 
     def _at(self, path: str) -> Kept:
-        if path not in self._kept:
+        if path not in self.kept:
             raise Misuse(f"{path!r}: the cache has no such part")
-        return self._kept[path]
+        return self.kept[path]
 
-    def _state(self, path: str) -> torch.Tensor:
-        part = self._kept[path]
-        return part.lie(self.position) if isinstance(part, Ring) else part.read(self.position)
-
-    def _make_room(self, position: int) -> None:
+    def make_room(self, position: int) -> None:
         """For so many tokens, everywhere: after that nothing can fail."""
-        for part in self._kept.values():
+        for part in self.kept.values():
             part.make_room(position)
 
     def _fill(self, blocks: Sequence[Block]) -> None:
         """Stand where these blocks end."""
         size = self.layout.block_size
-        self._make_room(len(blocks) * size)
-        for path, part in self._kept.items():
+        self.make_room(len(blocks) * size)
+        for path, part in self.kept.items():
             if isinstance(part, Sliced):
                 for block in blocks:
                     part.write(block.index * size, block.parts[path])
-            elif isinstance(part, Ring):
-                part.put(blocks[-1].parts[path])
             else:
-                part.write(0, blocks[-1].parts[path])
+                part.put(blocks[-1].parts[path])
         self.position = len(blocks) * size
 
 
@@ -161,7 +158,7 @@ def restore(layout: Layout, blocks: Sequence[Block | None], device: torch.device
     cache = Cache(layout, device)
     for block in blocks:
         if block is not None:
-            fit_block(cache._form, block)
+            fit_block(cache.form, block)
     leading: list[Block] = []
     for index, block in enumerate(blocks):
         if block is None or block.index != index:

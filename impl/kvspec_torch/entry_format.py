@@ -18,14 +18,13 @@ import xxhash
 
 from kvspec_torch.blocks import Block, fit_block
 from kvspec_torch.disk.files import buffer
-from kvspec_torch.disk.frames import LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, memory, views
+from kvspec_torch.disk.frames import DIGEST, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, memory, views
 from kvspec_torch.disk.older import judge_other, upgraded
 from kvspec_torch.errors import Misuse
 
 __all__ = ["Entry", "Format", "Header", "Miss", "chain", "checksum", "digest", "extended", "key_of"]
 
 VERSION = "3"
-DIGEST = re.compile(r"[0-9a-f]{64}")
 CHECKSUM = slice(8 + len(START), 8 + len(START) + 32)
 """Where in a file the checksum stands."""
 

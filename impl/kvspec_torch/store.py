@@ -16,10 +16,10 @@ from contextlib import suppress
 from threading import RLock
 
 from kvspec_torch.disk.files import Files, buffer
-from kvspec_torch.disk.frames import Header
+from kvspec_torch.disk.frames import DIGEST, Header
 from kvspec_torch.disk.reports import Report, Status
 from kvspec_torch.disk.shelf import Shelf
-from kvspec_torch.entry_format import DIGEST, Entry, Format, Miss, digest
+from kvspec_torch.entry_format import Entry, Format, Miss, digest
 from kvspec_torch.errors import Misuse, Refused
 
 Action = tuple[str, str, str]
@@ -140,14 +140,6 @@ class Store:
         with self.lock:
             lacking = self.shelf.lacking(keys)
             return [at for at in lacking if keys[at] not in self.queue and keys[at] not in self.writing]
-
-    def examine(self, key: str) -> Entry | Miss:
-        """What an entry's file is, whatever else there is of it."""
-        known = self.shelf.entries.get(digest("key", key))
-        found = self._read(key)
-        if isinstance(found, FileNotFoundError) and key not in self.shelf:
-            return Miss("absent", str(found))
-        return self._said(key, found, known)
 
     def filed(self, key: str) -> bool:
         """Whether the latest version of an entry is the one in its file."""

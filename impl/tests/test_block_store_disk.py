@@ -212,10 +212,12 @@ def test_saving_a_long_prefix_waits_for_the_disk(tmp_path: Path) -> None:
         save(store, index)
         store.flush()
     cache = store.restore(range(10))
-    list(store.gc(0))
+    for key in KEYS[:10]:
+        store.evict(key)
     assert store.save_prefix(range(10), cache) == KEYS[:10]
     store.flush()
-    list(store.gc(0))
+    for key in KEYS[:10]:
+        store.evict(key)
     files.failing = {"write"}
     with pytest.raises(Refused, match="queue is full and cannot be written"):
         store.save_prefix(range(10), cache)
@@ -238,7 +240,7 @@ def test_reports_do_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Mon
     files.failing = {"create"}
     save(store, 0)
     for _ in range(50):
-        store._step()
+        store.write_next()
     with pytest.raises(Unwritten) as raised:
         store.flush()
     assert len(raised.value.reports) == 1
@@ -246,7 +248,7 @@ def test_reports_do_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Mon
     assert raised.value.reports[0].error.__traceback__ is None
     for index in range(1, 20):
         save(store, index)
-        store._step()
+        store.write_next()
     with pytest.raises(Unwritten) as raised:
         store.flush()
     assert len(raised.value.reports) == 5
@@ -263,7 +265,7 @@ def test_waiting_for_room_is_nothing_that_went_wrong(tmp_path: Path, monkeypatch
     with BlockStore(tmp_path, LAYOUT, budget=6000, writer=False, evictions=1) as store:
         for index in range(5):
             save(store, index)
-            while store._step().status == "waiting":
+            while store.write_next().status == "waiting":
                 pass
         assert store.stats().foreign_entries < 50
         assert len(store.flush()) == 5
@@ -317,3 +319,15 @@ def test_a_fault_of_the_writer_is_not_silent(tmp_path: Path, monkeypatch: pytest
         store.close()
     with BlockStore(tmp_path, LAYOUT, budget=LARGE) as again:
         assert again.load(KEYS[0]) == block(0), "it was written all the same"
+
+
+def test_what_is_done_is_not_recorded_without_end(tmp_path: Path) -> None:
+    """Nobody asks a store of blocks for its actions."""
+    for _ in range(2):
+        with BlockStore(tmp_path, LAYOUT, budget=LARGE, writer=False) as store:
+            assert store._core.take_actions() == []
+            for _ in range(2):
+                save(store, 0)
+                assert store._core.take_actions() == []
+            store.flush()
+            assert store._core.take_actions() == []

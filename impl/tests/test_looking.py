@@ -1,13 +1,18 @@
 """What files tell without a layout: whole ones are known, any change is a miss; and which of them go first."""
 
+import errno
+import json
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
+from kvspec_diff.older_entries import version_2
 from kvspec_torch.blocks import Block
+from kvspec_torch.disk import layouts
 from kvspec_torch.disk.collecting import collect, order
 from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.looking import File, Said, is_store, judge, look, names, useless, whole
@@ -129,6 +134,69 @@ def test_a_long_header_is_read(folder: Folder) -> None:
     (file,) = look(folder, [key])
     assert isinstance(file.said, Said)
     assert file.said == judge(data, len(data), key)
+
+
+def test_a_file_is_read_no_further_than_it_makes_sense(folder: Folder, tmp_path: Path) -> None:
+    """Whatever a file says of its length, and however long it is: neither memory nor time is spent on it."""
+    path = tmp_path / f"{KEY}.safetensors"
+    starts = {b"": "foreign", SECOND[:8]: "foreign", b"\0\0\0\0\x80\0\0\0{": "length", SECOND: "length"}
+    for start, reason in starts.items():
+        path.write_bytes(start)
+        os.truncate(path, 2**40)
+        file = whole(folder, KEY, {})
+        assert file is not None
+        assert isinstance(file.said, Miss)
+        assert (file.said.reason, file.size) == (reason, 2**40)
+    metadata = {"checksum": "0" * 64, "format": "kvspec", "key": KEY, "parent": "", "signature": "0" * 64,
+                "tokens": "1", "version": "2"}  # fmt: skip
+    tensor = {"data_offsets": [0, 1], "dtype": "U8", "shape": [2**63 - 1] * 300_000}
+    text = json.dumps({"__metadata__": metadata, "layer_0_k": tensor}, separators=(",", ":")).encode()
+    start_of_all = time.monotonic()
+    said = judge(len(text).to_bytes(8, "little") + text, len(text) + 9, KEY)
+    assert time.monotonic() - start_of_all < 10, "minutes, if they are multiplied"
+    assert isinstance(said, Miss)
+    assert (said.reason, len(said.text) < 500) == ("header", True)
+
+
+def test_an_older_entry_is_written_in_one_way_too(folder: Folder) -> None:
+    data = version_2(LAYOUT, KEY, FIRST, FORMAT.read(memoryview(bytearray(SECOND)), KEY).block)  # type: ignore[union-attr]
+    assert isinstance(found(folder, data), Said)
+    length = 8 + int.from_bytes(data[:8], "little")
+    text = json.dumps(dict(reversed(json.loads(data[8:length]).items())), separators=(",", ":")).encode()
+    other = data[:8] + text.ljust(length - 8) + data[length:]
+    assert len(other) == len(data)
+    assert isinstance(found(folder, other), Miss)
+
+
+def test_what_cannot_be_read_still_has_its_size(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*given: object) -> tuple[bytes, int]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    put(folder, KEY, SECOND)
+    monkeypatch.setattr(folder, "head", unreadable)
+    (file,) = look(folder, [KEY])
+    assert isinstance(file.said, Miss)
+    assert (file.said.reason, file.size) == ("unreadable", len(SECOND))
+    assert whole(folder, KEY, {}) == file
+
+
+def test_layouts(folder: Folder, tmp_path: Path) -> None:
+    """Those that are whole are known; a damaged one is written again."""
+    layouts.keep(folder, LAYOUT)
+    path = tmp_path / f"{LAYOUT.signature}.layout"
+    text = path.read_bytes()
+    deep = b'{"model":"","block_size":1,"members":[' + b'{"type":"group","members":[' * 10_000
+    changed = [text.replace(b"float16", other) for other in (b"float32", b"float17")]
+    for other in (*changed, text[:-1], b"", deep, b"\xff"):
+        path.write_bytes(other)
+        assert layouts.known(folder) == {}
+        layouts.keep(folder, LAYOUT)
+        assert path.read_bytes() == text
+    (tmp_path / f"{'0' * 64}.layout").write_bytes(text)
+    (tmp_path / f"{'1' * 64}.layout").touch()
+    os.truncate(tmp_path / f"{'1' * 64}.layout", 2**40)
+    assert layouts.known(folder) == {LAYOUT.signature: LAYOUT}
+    assert sorted(folder.names()) == sorted(each.name for each in tmp_path.iterdir())
 
 
 # What goes first.

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 from kvspec.members import Layout, Part, Plain, Pooled, Quantized, Recurrent, Window
+from kvspec_record.bench.pools import Rounds
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
 from safetensors.torch import save_file
 
 from kvspec_diff.bench.goals import DOUBLED
 
-Rounds = tuple[list[float], list[float]]
 Held = Mapping[str, torch.Tensor]
 
 LAYOUT = Layout(

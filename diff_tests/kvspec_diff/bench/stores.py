@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 import torch
 from kvspec.members import Layout, Part, Plain
-from kvspec_record.bench.pools import interleaved
+from kvspec_record.bench.pools import Rounds, interleaved
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block, Cache
 from safetensors.torch import save_file
 
 from kvspec_diff.bench import growth
 
-Rounds = tuple[list[float], list[float]]
 MIB = 2**20
 TOKENS = 16
 """Tokens of a block."""

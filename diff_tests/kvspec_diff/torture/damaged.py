@@ -14,7 +14,6 @@ from kvspec_torch.block_store import BlockStore
 
 from kvspec_diff.damage import Harm, every_bit, every_length
 from kvspec_diff.torture import toys
-from kvspec_diff.torture.adapt import write_all
 from kvspec_diff.torture.figures import Part, Tally, Tell
 from kvspec_diff.torture.headers import headers
 from kvspec_diff.torture.watch import Taken, Watch, limited
@@ -42,7 +41,9 @@ def damaged(mutated: int, tell: Tell, seed: int = 0, every: int = 1) -> Part:
 def _read_all(store: BlockStore, folder: Path, tally: Tally, mutated: int, seed: int, every: int) -> None:
     parent = store.save(None, [1] * toys.TOKENS, toys.block(toys.LAYOUT, 0, 0))
     key = store.save(parent, [2] * toys.TOKENS, whole := toys.block(toys.LAYOUT, 1, 1))
-    write_all(store)
+    wrong = [report for report in store.flush() if report.status not in ("idle", "acknowledged")]
+    if wrong:
+        raise AssertionError(f"was not written: {wrong[0]}")
     (path,) = [each for each in folder.iterdir() if each.name.startswith(key)]
     entry, harm = path.read_bytes(), Harm()
     harms = list(_harms(entry, mutated, seed, every))

@@ -17,7 +17,6 @@ from kvspec_torch.entry_format import Miss, chain
 from kvspec_torch.errors import Misuse, Refused
 
 from kvspec_diff.torture import toys
-from kvspec_diff.torture.adapt import step
 from kvspec_diff.torture.figures import Part, Tally, Tell
 from kvspec_diff.torture.tight import Tight
 
@@ -87,7 +86,7 @@ def filled(path: Path) -> None:
     with opened(path) as store:
         for number in range(BLOCKS):
             save(store, number, 1)
-            if (report := step(store)).status != "acknowledged":
+            if (report := store.write_next()).status != "acknowledged":
                 raise AssertionError(f"was not written: {report}")
 
 
@@ -117,7 +116,7 @@ def full(path: Path, failing: int, many: int, tally: Tally) -> None:
         for number in range(BLOCKS):
             save(store, number, 3)
             _said(store, floors, when, tally)
-        while step(store).status != "idle":
+        while store.write_next().status != "idle":
             pass
         if [version_of(store, number, 3) for number in range(BLOCKS)] != [3] * BLOCKS:
             tally.fault("failed", f"{when}: once there is room again, saving does not go on")
@@ -127,7 +126,7 @@ def full(path: Path, failing: int, many: int, tally: Tally) -> None:
 
 def _said(store: BlockStore, floors: list[int], when: str, tally: Tally) -> None:
     """One report: a status that is known, and a reason that tells the system's error; what is acknowledged is found."""
-    report = step(store)
+    report = store.write_next()
     tally.count(f"reports, {report.status}")
     if report.status not in EXPECTED or (report.status != "acknowledged" and "No space left" not in report.reason):
         tally.fault("failed", f"{when}: {report}")
@@ -149,14 +148,14 @@ def no_larger(path: Path, tally: Tally) -> None:
             save(store, 0, 2)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
             try:
-                report = step(store)
+                report = store.write_next()
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, before)
             tally.count("files that may not grow")
             if report.status != "failed" or os.strerror(errno.EFBIG) not in report.reason:
                 tally.fault("failed", f"no file larger than {limit}: {report}")
         save(store, 0, 3)
-        while step(store).status != "idle":
+        while store.write_next().status != "idle":
             pass
     demanded(path, [3] + [1] * (BLOCKS - 1), 3, tally, "after a file was not to grow")
 
@@ -208,7 +207,7 @@ def injected_read_only(path: Path, tally: Tally) -> None:
     with opened(files) as store:
         files.failing, files.many, files.changes = 0, 10_000, 0
         save(store, 0, 2)
-        report = step(store)
+        report = store.write_next()
         tally.count("read-only folders")
         if report.status == "acknowledged" or os.strerror(errno.EROFS) not in report.reason:
             tally.fault("failed", f"a disk that is read-only: {report}")
@@ -261,7 +260,7 @@ def _replaces(path: Path, pipe: int) -> NoReturn:
         while True:
             number += 1
             save(store, number % BLOCKS, 2 + number % 2)
-            step(store)
+            store.write_next()
     os._exit(1)
 
 

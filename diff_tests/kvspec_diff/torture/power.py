@@ -26,6 +26,9 @@ def as_it_is(files: Any) -> Any:
     return files
 
 
+NOWHERE = 0
+"""No line of a source."""
+
 wrap: Wrap = as_it_is
 """What becomes of a folder before a store has it: a planted fault puts something in its way."""
 
@@ -61,9 +64,9 @@ def one(subject: StoreSubject, name: str, seed: int, replayed: Replayed, tally: 
 
 
 def without_each(kind: Any, usual: Any, name: str, tally: Tally) -> None:
-    """Each fsync of a store's source left out is noticed by one of the programs, and none falls over with all."""
+    """Each fsync of a store's source left out is noticed by one of the programs; with all of them nothing is."""
     source = inspect.getsource(inspect.getmodule(usual) or usual)
-    for line, where in syncs(source).items():
+    for line, where in {NOWHERE: "nothing", **syncs(source)}.items():
         tally.tell(0, None, f"{name} without {where}")
         forgetful = kind(lambda files, *given, line=line, **more: usual(Forgetful(files, line), *given, **more))
         noticed = set()
@@ -72,6 +75,10 @@ def without_each(kind: Any, usual: Any, name: str, tally: Tally) -> None:
                 power_loss(program, small(forgetful), forgetful)
             except Broken as broken:
                 noticed.add(broken.law)
+        if line == NOWHERE:
+            if noticed:
+                tally.fault("failed", f"{name}: {sorted(noticed)} are broken with every fsync in its place")
+            continue
         tally.count(f"{name}: fsyncs left out")
         tally.count(f"{name}: of these noticed", int(bool(noticed)))
         if not noticed:

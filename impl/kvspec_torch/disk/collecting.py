@@ -1,4 +1,4 @@
-"""Makes a store's folder smaller, whoever's entries are in it: nothing here knows a layout (T2, T7).
+"""Makes a store's folder smaller, whosever entries are in it: nothing here knows a layout (T2, T7).
 
 First goes what is of use to nobody: temporary files, then, while there is too much, what says nothing of itself, and
 entries whose parent is not there, since no prefix gets to them. Then the entries that were not written for longest,
@@ -8,13 +8,12 @@ holds as well.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from kvspec_torch.disk.files import Folder
-from kvspec_torch.disk.looking import File, look, names
-from kvspec_torch.entry_format import Miss
+from kvspec_torch.disk.looking import File, Said, look, names
 
 Why = Literal["temporary", "of no use", "without its parent", "oldest"]
 
@@ -30,7 +29,10 @@ class Collected:
 
 
 def collect(folder: Folder, budget: int, tell: Callable[[int, int, str], None]) -> Collected:
-    """Delete entries until those left have at most `budget` bytes. The caller holds the folder's lock."""
+    """Delete entries until those left have at most `budget` bytes. The caller holds the folder's lock.
+
+    `tell` is called with how much is done, of how much, and of what.
+    """
     done, there = Collected(), names(folder)
     for name in there.temporary:
         done.bytes += folder.size(name)
@@ -54,47 +56,48 @@ def collect(folder: Folder, budget: int, tell: Callable[[int, int, str], None]) 
     return done
 
 
-def order(files: dict[str, File]) -> "list[tuple[File, Why]]":
+def told(files: Iterable[File]) -> dict[str, Said]:
+    """By key, what those of them say that are entries."""
+    return {file.key: file.said for file in files if isinstance(file.said, Said)}
+
+
+def order(files: dict[str, File]) -> list[tuple[File, Why]]:
     """Who goes first."""
-    useless = sorted((file for file in files.values() if isinstance(file.said, Miss)), key=lambda file: file.key)
-    found: list[tuple[File, Why]] = [(file, "of no use") for file in useless]
-    rest = {key: file for key, file in files.items() if not isinstance(file.said, Miss)}
-    reached = _reached(rest)
-    for why, keys in (("without its parent", rest.keys() - reached), ("oldest", reached)):
-        found += [(file, why) for file in _from_the_ends({key: rest[key] for key in keys})]  # type: ignore[misc]
+    said = told(files.values())
+    found: list[tuple[File, Why]] = [(files[key], "of no use") for key in sorted(files.keys() - said.keys())]
+    reached = depths(said).keys()
+    whys: list[Why] = ["without its parent", "oldest"]
+    for why, keys in zip(whys, (said.keys() - reached, reached), strict=True):
+        found += [(file, why) for file in _from_the_ends([files[key] for key in keys], said)]
     return found
 
 
-def parent_of(file: File) -> str | None:
-    """The key before."""
-    return None if isinstance(file.said, Miss) else file.said.parent
-
-
-def _reached(files: dict[str, File]) -> set[str]:
-    """Who has all parents, up to the start of a prefix; a circle has none."""
+def depths(said: Mapping[str, Said]) -> dict[str, tuple[int, int]]:
+    """Of the entries that all parents are there of: how many blocks and tokens the prefix has that ends there."""
     below: dict[str | None, list[str]] = {}
-    for key, file in files.items():
-        below.setdefault(parent_of(file), []).append(key)
-    reached, open_ = set(), list(below.get(None, []))
+    for key, each in said.items():
+        below.setdefault(each.parent, []).append(key)
+    found: dict[str, tuple[int, int]] = {}
+    open_ = [(key, 0, 0) for key in below.get(None, [])]
     while open_:
-        reached.add(key := open_.pop())
-        open_ += below.get(key, [])
-    return reached
+        key, blocks, tokens = open_.pop()
+        found[key] = blocks + 1, tokens + said[key].tokens
+        open_ += [(each, *found[key]) for each in below.get(key, [])]
+    return found
 
 
-def _from_the_ends(files: dict[str, File]) -> list[File]:
+def _from_the_ends(files: list[File], said: Mapping[str, Said]) -> list[File]:
     """The longest unwritten first, but none before those that follow it; those in a circle last."""
-    following = Counter(parent for file in files.values() if (parent := parent_of(file)) in files)
-    heap = [(file.written, key) for key, file in files.items() if not following[key]]
+    rest = {file.key: file for file in files}
+    following = Counter(said[key].parent for key in rest)
+    heap = [(file.written, key) for key, file in rest.items() if not following[key]]
     heapq.heapify(heap)
     found = []
     while heap:
         _, key = heapq.heappop(heap)
-        found.append(files[key])
-        parent = parent_of(files[key])
-        if parent in files:
-            following[parent] -= 1
-            if not following[parent]:
-                heapq.heappush(heap, (files[parent].written, parent))
-    gone = {file.key for file in found}
-    return [*found, *(file for key, file in sorted(files.items()) if key not in gone)]
+        found.append(rest.pop(key))
+        parent = said[key].parent
+        following[parent] -= 1
+        if parent in rest and not following[parent]:
+            heapq.heappush(heap, (rest[parent].written, parent))
+    return [*found, *(file for _, file in sorted(rest.items()))]

@@ -14,7 +14,7 @@ from kvspec_torch.blocks import Block, Cache
 from kvspec_torch.disk.files import buffer
 from kvspec_torch.disk.frames import Entry, Frame, Header, Tensor, memory, view
 from kvspec_torch.entry_format import CHECKSUM, checksum
-from kvspec_torch.members.keeping import Kept, Ring, Sliced
+from kvspec_torch.members.keeping import Ring, Sliced
 from kvspec_torch.members.parts import DTYPES
 from kvspec_torch.store import ENTRY, Store
 
@@ -25,7 +25,7 @@ def restored(store: Store, keys: Sequence[str], device: torch.device | str) -> C
     headers = _leading(store, keys)
     while headers:
         cache = Cache(layout, device)
-        cache._make_room(len(headers) * layout.block_size)
+        cache.make_room(len(headers) * layout.block_size)
         whole = _fill(store, cache, headers)
         if whole == len(headers):
             cache.position = whole * layout.block_size
@@ -40,15 +40,15 @@ def cut(cache: Cache, index: int) -> Block:
     """What `cache.block` gives, but rows that lie in one piece are not copied: for whoever copies them at once."""
     if cache.device.type != "cpu":
         return cache.block(index)
-    size, form = cache.layout.block_size, cache._form
+    size, form = cache.layout.block_size, cache.form
     start, stop = index * size, (index + 1) * size
     stateful, parts = stop == cache.position or form.stateless, {}
-    for path, part in cache._kept.items():
+    for path, part in cache.kept.items():
         if isinstance(part, Sliced):
-            pieces = [piece for _, piece in part._pieces(part.leaf.rows(start), part.leaf.rows(stop))]
+            pieces = [piece for _, piece in part.pieces(part.leaf.rows(start), part.leaf.rows(stop))]
             parts[path] = pieces[0].view(DTYPES[part.part.dtype]) if len(pieces) == 1 else part.slice(start, stop)
         elif stateful:
-            parts[path] = cache._state(path)
+            parts[path] = part.lie(cache.position)
     return Block(index, parts, stateful)
 
 
@@ -91,19 +91,12 @@ def _put(cache: Cache, found: object, index: int, last: bool) -> bool:
         return False
     size = cache.layout.block_size
     for path, tensor in found.block.parts.items():
-        part = cache._kept[path]
+        part = cache.kept[path]
         if isinstance(part, Sliced):
             part.write(index * size, tensor)
         elif last:
-            _put_state(part, tensor)
+            part.put(tensor)
     return True
-
-
-def _put_state(part: Kept, tensor: torch.Tensor) -> None:
-    if isinstance(part, Ring):
-        part.put(tensor)
-    else:
-        part.write(0, tensor)
 
 
 @dataclass(frozen=True)
@@ -128,11 +121,11 @@ class Into:
     def __init__(self, store: Store, cache: Cache) -> None:
         self.store, self.cache, self.format = store, cache, store.format
         self._memory: dict[str, memoryview] = {}
-        for path, part in cache._kept.items():
+        for path, part in cache.kept.items():
             if not isinstance(part, Sliced):
                 self._memory[path] = buffer(part.part.bytes * (part.size if isinstance(part, Ring) else 1))
-            elif part._segments:
-                self._memory[path] = memory(part._segments[0])
+            elif part.segments:
+                self._memory[path] = memory(part.segments[0])
         self._places: dict[int, list[Place]] = {}  # by the frame
 
     def read(self, header: Header, index: int, last: bool) -> bool:
@@ -151,7 +144,7 @@ class Into:
             return False
         for place, piece in zip(places, pieces, strict=True) if last else ():
             if not place.row:
-                _put_state(self.cache._kept[place.tensor.path], view(place.tensor, piece))
+                self.cache.kept[place.tensor.path].put(view(place.tensor, piece))
         return True
 
     def _find(self, frame: Frame) -> list[Place]:

@@ -4,6 +4,7 @@ A safetensors file is the length of the header (8 bytes, little-endian), the hea
 block of the prefix it is and whether its states are there, nothing of the tensors is left open.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -20,6 +21,9 @@ START = b'{"__metadata__":{"checksum":"'
 
 LARGEST = 2**63 - 1
 """No token and no number in a header is larger."""
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+"""A SHA-256 in lower case: a key, a signature."""
 
 CODES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "int16": "I16",

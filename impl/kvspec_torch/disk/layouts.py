@@ -9,7 +9,7 @@ import msgspec
 from kvspec.members import Layout
 
 from kvspec_torch.disk.files import Files
-from kvspec_torch.entry_format import DIGEST
+from kvspec_torch.disk.frames import DIGEST
 
 LAYOUT, TEMPORARY = ".layout", ".temporary"
 LARGEST = 2**24
@@ -17,13 +17,15 @@ LARGEST = 2**24
 
 
 def keep(files: Files, layout: Layout) -> None:
-    """See to it that the folder has this layout, if there is room for it."""
-    name = layout.signature
+    """See to it that the folder has this layout, if there is room for it; one that is damaged is written anew."""
+    name, text = layout.signature, msgspec.json.encode(layout, order="sorted")
     try:
-        files.size(name + LAYOUT)
+        there = files.size(name + LAYOUT) == len(text) and files.read(name + LAYOUT) == text
     except FileNotFoundError:
+        there = False
+    if not there:
         with suppress(OSError):
-            _write(files, name, memoryview(msgspec.json.encode(layout, order="sorted")))
+            _write(files, name, memoryview(text))
 
 
 def _write(files: Files, name: str, text: memoryview) -> None:
@@ -39,15 +41,14 @@ def _write(files: Files, name: str, text: memoryview) -> None:
 
 
 def known(files: Files) -> dict[str, Layout]:
-    """The layouts by their signatures."""
+    """The layouts by their signatures; what cannot be read, or is no layout, is left out."""
     found = {}
     for name in files.names():
         signature, dot, kind = name.partition(".")
-        if DIGEST.fullmatch(signature) and dot + kind == LAYOUT and files.size(name) <= LARGEST:
-            try:
-                layout = msgspec.json.decode(files.read(name), type=Layout)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
+        if not DIGEST.fullmatch(signature) or dot + kind != LAYOUT:
+            continue
+        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            layout = msgspec.json.decode(files.read(name) if files.size(name) <= LARGEST else b"", type=Layout)
             if layout.signature == signature:
                 found[signature] = layout
     return found

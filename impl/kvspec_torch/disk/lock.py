@@ -11,7 +11,10 @@ NAME = "lock"
 
 
 class Lock:
-    """Held from the start until `release`. Raises `Refused` if another store has it, or no file can be made here."""
+    """The lock of the folder that this descriptor is of, held from the start until `release`.
+
+    Raises `Refused`, which names the folder as `where`, if another store has it, or if no file can be made there.
+    """
 
     def __init__(self, folder: int, where: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -8,29 +8,33 @@ one way, and that the checksum is that of the bytes, can.
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import Folder
-from kvspec_torch.disk.frames import CODES
+from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST
 from kvspec_torch.disk.layouts import LAYOUT
 from kvspec_torch.disk.lock import NAME as LOCK
-from kvspec_torch.disk.older import checksum_of_version_2
-from kvspec_torch.entry_format import CHECKSUM, DIGEST, METADATA, Format, Miss, checksum
+from kvspec_torch.disk.older import FIELDS as VERSION_2
+from kvspec_torch.disk.older import checksum_of_version_2, header_of, in_version_2
+from kvspec_torch.entry_format import CHECKSUM, METADATA, Format, Miss, checksum
 from kvspec_torch.store import ENTRY, TEMPORARY
 
 HEAD = 2**16
 """Bytes that hold nearly any header; of a longer one more is read."""
+LONGEST = 2**24
+"""A header with more bytes is not read."""
+SIDES = 64
+"""No tensor has more: a file could say so many that it takes hours to multiply them."""
 
 SIZES = {code: WIDTHS[name] for name, code in CODES.items()}
 TENSOR = re.compile(r"[0-9]+(\.[0-9]+)*\.[a-z][a-z0-9_]{0,30}")
 OLDER = re.compile(r"layer(_[0-9]+)+_[a-z][a-z0-9_]{0,30}")
 FIELDS = ("dtype", "shape", "data_offsets")
-OLDER_FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Said:
 
 @dataclass(frozen=True)
 class File:
-    """A file under a key: how large, when it was last written, and what it says, or why it says nothing."""
+    """A file under a key: its bytes, when it was last written (seconds of the epoch), what it says, or why nothing."""
 
     key: str
     size: int
@@ -97,32 +101,28 @@ def useless(miss: Miss) -> bool:
     return miss.reason in ("version", "signature")
 
 
-def look(folder: Folder, keys: list[str]) -> Iterator[File]:
+def look(folder: Folder, keys: Iterable[str]) -> Iterator[File]:
     """Each entry by its header; one that is gone meanwhile is left out."""
     for key in keys:
-        try:
-            written = os.stat(key + ENTRY, dir_fd=folder.descriptor, follow_symlinks=False).st_mtime
-            head, size = folder.head(key + ENTRY, HEAD)
-            length = int.from_bytes(head[:8], "little")
-            if HEAD < 8 + length <= size:
-                head, size = folder.head(key + ENTRY, 8 + length)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            yield File(key, 0, 0, Miss("unreadable", error.strerror or str(error)))
-            continue
-        yield File(key, size, written, judge(head, size, key))
+        if (file := _by_header(folder, key)) is not None:
+            yield file
 
 
 def whole(folder: Folder, key: str, formats: Mapping[str, Format]) -> File | None:
-    """The same with the checksum, and with the tensors if the layout is known; None if it is gone meanwhile."""
+    """The same with the checksum, and with the tensors if the layout is known; None if it is gone meanwhile.
+
+    What its header says of itself is known by then: a file that is none of a store's is not read.
+    """
+    file = _by_header(folder, key)
+    if file is None or isinstance(file.said, Miss):
+        return file
     try:
-        data = folder.read(key + ENTRY)
+        data = folder.read(file.name)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return File(key, 0, 0, Miss("unreadable", error.strerror or str(error)))
-    said = judge(bytes(data[: 8 + min(int.from_bytes(data[:8], "little"), len(data))]), len(data), key)
+        return replace(file, said=Miss("unreadable", error.strerror or str(error)))
+    said = judge(bytes(data[: file.said.start]), len(data), key)
     if isinstance(said, Said):
         if said.version == "3":
             found = checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]]).decode()
@@ -133,38 +133,45 @@ def whole(folder: Folder, key: str, formats: Mapping[str, Format]) -> File | Non
     if isinstance(said, Said) and said.signature in formats:
         fits = formats[said.signature].judge(bytes(data[: said.start]), len(data))
         said = fits if isinstance(fits, Miss) else said
-    return File(key, len(data), 0, said)
+    return replace(file, size=len(data), said=said)
+
+
+def _by_header(folder: Folder, key: str) -> File | None:
+    size, written = 0, 0.0
+    try:
+        found = os.stat(key + ENTRY, dir_fd=folder.descriptor, follow_symlinks=False)
+        size, written = found.st_size, found.st_mtime
+        head, size = folder.head(key + ENTRY, HEAD)
+        length = 8 + int.from_bytes(head[:8], "little")
+        if HEAD < length <= min(size, LONGEST):
+            head, size = folder.head(key + ENTRY, length)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return File(key, size, written, Miss("unreadable", error.strerror or str(error)))
+    return File(key, size, written, judge(head, size, key))
 
 
 def judge(head: bytes, size: int, key: str) -> Said | Miss:
-    """What a file of `size` bytes says of itself, from its header and more."""
+    """What a file of `size` bytes says of itself, from its header and perhaps more."""
     if size < 10 or len(head) < 10:
         return Miss("short", f"{size} bytes, the shortest entry has more")
-    length = int.from_bytes(head[:8], "little")
-    if head[8:9] != b"{":
-        return Miss("foreign", "does not begin like an entry")
-    if 8 + length > len(head):
-        return Miss("length", f"a header of {length} bytes in {size}")
-    text = head[8 : 8 + length]
-    try:
-        header = json.loads(text.decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
-    except (ValueError, RecursionError) as error:
-        return Miss("header", f"cannot be read: {error}")
-    said = _said(head, header, 8 + length)
+    header = header_of(head, size, LONGEST)
+    if isinstance(header, Miss):
+        return header
+    said = _said(head, header, 8 + int.from_bytes(head[:8], "little"))
     if isinstance(said, Miss):
         return said
     if said.key != key:
         return Miss("key", f"key {said.key}, {key} is wanted")
-    return _fills(header, size - said.start, said.version) or (said if _written(text, header, said) else _ODD)
+    return _fills(header, size - said.start, said.version) or (said if _written(head, header, said) else _ODD)
 
 
 _ODD = Miss("header", "is not written in the one way")
 
 
-def _said(head: bytes, header: Any, start: int) -> Said | Miss:
-    metadata = header.get("__metadata__")
-    if not isinstance(metadata, dict) or metadata.get("format") != "kvspec":
-        return Miss("foreign", "is no entry of a store")
+def _said(head: bytes, header: dict[str, Any], start: int) -> Said | Miss:
+    metadata = header["__metadata__"]
     version = metadata.get("version")
     if version == "3":
         found = METADATA.match(head, 8)
@@ -176,8 +183,9 @@ def _said(head: bytes, header: Any, start: int) -> Said | Miss:
         return Miss("version", f"version {version!r}, only 2 and 3 are known")
     if version == "1" or "signature" not in metadata:
         return Miss("version" if version == "1" else "signature", "has no signature: nobody knows what it means")
-    right = metadata.keys() == OLDER_FIELDS and all(type(each) is str for each in metadata.values())
-    if not right or not all(DIGEST.fullmatch(metadata[name]) for name in ("key", "checksum", "signature")):
+    if metadata.keys() != VERSION_2 or not all(
+        DIGEST.fullmatch(metadata[name]) for name in ("key", "checksum", "signature")
+    ):
         return _ODD
     parent, tokens = metadata["parent"], metadata["tokens"]
     if (parent and not DIGEST.fullmatch(parent)) or not (tokens.isascii() and tokens.isdigit() and len(tokens) < 20):
@@ -197,11 +205,12 @@ def _fills(header: dict[str, Any], payload: int, version: str) -> Miss | None:
             or not isinstance(each, dict)
             or each.keys() != {"dtype", "shape", "data_offsets"}
         ):
-            return Miss("header", f"does not say what {name!r} is")
+            return Miss("header", f"does not say what {_short(name)} is")
         dtype, shape, offsets = (each[field] for field in FIELDS)
-        right = isinstance(dtype, str) and dtype in SIZES and _naturals(shape) and _naturals(offsets)
+        right = isinstance(dtype, str) and dtype in SIZES and _naturals(shape, SIDES) and _naturals(offsets, 2)
         if not right or len(offsets) != 2 or offsets[1] - offsets[0] != prod(shape) * SIZES[dtype]:
-            return Miss("header", f"{name} is {dtype!r} of shape {shape!r}, and lies at {offsets!r}")
+            wrong = f"is {_short(dtype)} of shape {_short(shape)}, and lies at {_short(offsets)}"
+            return Miss("header", f"{name} {wrong}")
         lie.append((offsets[0], offsets[1]))
     ends = [0, *(stop for _, stop in sorted(lie))]
     if [start for start, _ in sorted(lie)] != ends[:-1]:
@@ -209,21 +218,20 @@ def _fills(header: dict[str, Any], payload: int, version: str) -> Miss | None:
     return None if ends[-1] == payload else Miss("length", f"a payload of {payload} bytes, {ends[-1]} are told of")
 
 
-def _written(text: bytes, header: dict[str, Any], said: Said) -> bool:
-    """Whether it is written in the one way, of version 3: shortest JSON, spaces up to a multiple of eight."""
+def _written(head: bytes, header: dict[str, Any], said: Said) -> bool:
+    """Whether it is written in the one way of its version."""
+    if said.version != "3":
+        return head.startswith(in_version_2(header))
     once = json.dumps(header, separators=(",", ":")).encode()
-    return said.version != "3" or text == once.ljust(-len(once) // 8 * -8)
+    return head[8 : said.start] == once.ljust(-len(once) // 8 * -8)
 
 
-def _naturals(value: Any) -> bool:
-    return type(value) is list and all(type(each) is int and 0 <= each < 2**63 for each in value)
+def _naturals(value: Any, most: int) -> bool:
+    """Whether it is a list of at most so many natural numbers."""
+    small = type(value) is list and len(value) <= most
+    return small and all(type(each) is int and 0 <= each <= LARGEST for each in value)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) != len(pairs):
-        raise ValueError("a field is there twice")
-    return found
-
-
-def _no(text: str) -> Any:
-    raise ValueError(f"{text} is no integer")
+def _short(value: Any) -> str:
+    """What a header says, in few words."""
+    return repr(value)[:100]

@@ -18,10 +18,9 @@ from typing import Any
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import buffer
-from kvspec_torch.disk.frames import CODES, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, views
+from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, views
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
-HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def name_in_version_2(path: str) -> str:
@@ -46,7 +45,7 @@ def checksum_of_version_2(data: memoryview) -> str:
 
 def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
     """What a file is that does not begin as entries of the newest version do: one of version 2, or a miss."""
-    header = _header(frames, head, size)
+    header = header_of(head, size, frames.longest)
     if isinstance(header, Miss):
         return header
     metadata = header["__metadata__"]
@@ -60,14 +59,13 @@ def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
     if metadata.keys() != FIELDS:
         return Miss("header", f"has not exactly the fields {', '.join(sorted(FIELDS))}")
     if metadata["signature"] != frames.signature:
-        return Miss("signature", f"signature {metadata['signature']}, {frames.signature} is wanted")
+        return Miss("signature", f"signature {metadata['signature']!r}, {frames.signature} is wanted")
     parent = metadata["parent"] or None
-    if not all(_is_digest(metadata[name]) for name in ("key", "checksum")) or not (
-        parent is None or _is_digest(parent)
-    ):
+    digests = [metadata["key"], metadata["checksum"], *([] if parent is None else [parent])]
+    if not all(map(DIGEST.fullmatch, digests)):
         return Miss("header", "its keys and its checksum are no SHA-256 in lower case")
     if metadata["tokens"] != str(frames.layout.block_size):
-        return Miss("header", f"{metadata['tokens']} tokens")
+        return Miss("header", f"{metadata['tokens']!r} tokens")
     if not head.startswith(in_version_2(header)):
         return Miss("header", "is not written in the one way")
     if size > frames.largest:
@@ -80,7 +78,7 @@ def upgraded(frames: Frames, data: memoryview, header: Header, index: int | None
     """The entry of version 2 in `data`, as one of the newest version, with the same meaning (E3)."""
     if index is None:
         return Miss("header", "does not say which block of its prefix it is, and its parents are not all there")
-    told = _header(frames, bytes(data[: frames.longest]), len(data))
+    told = header_of(bytes(data[: frames.longest]), len(data), frames.longest)
     if isinstance(told, Miss):
         return told
     frame = frames.frame(index, bool(header.stateful))
@@ -119,13 +117,15 @@ def _starts(frame: Frame, told: Mapping[str, Any]) -> list[int] | Miss:
     return [start for start, _ in found]
 
 
-def _header(frames: Frames, head: bytes, size: int) -> dict[str, Any] | Miss:
-    """The header of a file of `size` bytes as an object with metadata of the format, or why it has none."""
+def header_of(head: bytes, size: int, longest: int) -> dict[str, Any] | Miss:
+    """The header at the start of a file of `size` bytes, an object with metadata of the format, or why there is none.
+
+    `head` has the first `longest` bytes of the file, or all of its header.
+    """
     if head[8:9] != b"{":
         return Miss("foreign", "does not begin like an entry")
-    length = int.from_bytes(head[:8], "little")
-    if length > min(size, frames.longest) - 8:
-        most = min(size, frames.longest) - 8
+    length, most = int.from_bytes(head[:8], "little"), min(size, longest) - 8
+    if length > most:
         return Miss("length", f"a header of {length} bytes in {size}, where at most {most} are read")
     try:
         header = json.loads(head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
@@ -137,10 +137,6 @@ def _header(frames: Frames, head: bytes, size: int) -> dict[str, Any] | Miss:
     if not all(isinstance(value, str) for value in metadata.values()):
         return Miss("header", "metadata are strings")
     return dict(header)
-
-
-def _is_digest(value: str) -> bool:
-    return len(value) == 64 and HEXADECIMAL.issuperset(value)
 
 
 def _are(value: Any, wanted: list[Any]) -> bool:

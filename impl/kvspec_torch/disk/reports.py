@@ -12,7 +12,8 @@ class Report:
 
     idle: there is nothing to write. acknowledged: it will be found after a crash. unsettled: it is in the folder, but a
     crash may still take it; the next call tries again. waiting: it is still queued, since more has to go, or the folder
-    could not be synced; the next call tries again. failed: it was given up, and the file that was there stays (T6).
+    could not be synced; the next call tries again. failed: its file was given up, and the one that was there stays
+    (T6); a store with `again` has queued it once more.
     """
 
     status: Status

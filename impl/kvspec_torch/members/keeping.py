@@ -34,6 +34,14 @@ class Kept:
         """All rows in the order of positions, or the state."""
         raise NotImplementedError
 
+    def lie(self, position: int) -> torch.Tensor:
+        """A state as a block has it: of a window the rows in the order of their slots."""
+        return self.read(position)
+
+    def put(self, state: torch.Tensor) -> None:
+        """Take over what `lie` gave; there is room for it."""
+        raise NotImplementedError
+
     def trim(self, to: int) -> None:
         """Give up memory that is not needed once tokens behind `to` are taken away."""
 
@@ -68,7 +76,7 @@ class Sliced(Kept):
 
     def __init__(self, leaf: Leaf, part: Part, device: torch.device) -> None:
         super().__init__(leaf, part, device)
-        self._segments: list[torch.Tensor] = []
+        self.segments: list[torch.Tensor] = []
         self._ends = [0]  # where each begins and, one further, where it ends
 
     def shape(self, position: int, count: int) -> tuple[int, ...]:
@@ -78,12 +86,12 @@ class Sliced(Kept):
         rows, room = self.leaf.rows(position), self._ends[-1]
         if rows > room:
             more = max(rows - room, room)
-            self._segments.append(self._empty(more))
+            self.segments.append(self._empty(more))
             self._ends.append(room + more)
 
     def write(self, position: int, new: torch.Tensor) -> None:
         first, source = self.leaf.rows(position), bits(new)
-        for at, place in self._pieces(first, first + source.shape[0]):
+        for at, place in self.pieces(first, first + source.shape[0]):
             place.copy_(source[at - first : at - first + place.shape[0]])
 
     def read(self, position: int) -> torch.Tensor:
@@ -92,26 +100,26 @@ class Sliced(Kept):
     def slice(self, start: int, stop: int) -> torch.Tensor:
         """The rows that the tokens [start, stop) completed."""
         first, last = self.leaf.rows(start), self.leaf.rows(stop)
-        return self._joined((piece for _, piece in self._pieces(first, last)), last - first)
+        return self._joined((piece for _, piece in self.pieces(first, last)), last - first)
 
     def trim(self, to: int) -> None:
         rows = self.leaf.rows(to)
-        while self._segments and self._ends[-2] >= 2 * rows:
-            self._segments.pop()
+        while self.segments and self._ends[-2] >= 2 * rows:
+            self.segments.pop()
             self._ends.pop()
         if self._ends[-1] > 4 * rows:
-            self._segments[-1] = self._shortened(self._segments[-1], 2 * rows - self._ends[-2])
+            self.segments[-1] = self._shortened(self.segments[-1], 2 * rows - self._ends[-2])
             self._ends[-1] = 2 * rows
 
     def _memory(self) -> Iterable[torch.Tensor]:
-        return self._segments
+        return self.segments
 
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def pieces(self, first: int, last: int) -> Iterator[tuple[int, torch.Tensor]]:
         """The rows [first, last) where they lie, in order, each piece after the number of its first row."""
         number = bisect_right(self._ends, first) - 1
         while first < last:
             begin, end = self._ends[number], min(self._ends[number + 1], last)
-            yield first, self._segments[number][first - begin : end - begin]
+            yield first, self.segments[number][first - begin : end - begin]
             first, number = end, number + 1
 
 
@@ -147,13 +155,11 @@ class Ring(Kept):
         return self._joined([self._slots[cursor:rows], self._slots[:cursor]], rows)
 
     def lie(self, position: int) -> torch.Tensor:
-        """The rows in the order of their slots."""
         rows = self.leaf.rows(position)
         return self._joined([self._slots[:rows]], rows)
 
-    def put(self, slots: torch.Tensor) -> None:
-        """Take over what `lie` gave."""
-        self._slots[: slots.shape[0]] = bits(slots)
+    def put(self, state: torch.Tensor) -> None:
+        self._slots[: state.shape[0]] = bits(state)
 
     def trim(self, to: int) -> None:
         if self._slots.shape[0] > 4 * to:
@@ -174,7 +180,10 @@ class State(Kept):
         return self.part.shape
 
     def write(self, position: int, new: torch.Tensor) -> None:
-        self._state.copy_(bits(new))
+        self.put(new)
+
+    def put(self, state: torch.Tensor) -> None:
+        self._state.copy_(bits(state))
 
     def read(self, position: int) -> torch.Tensor:
         return compact([self._state], self.part.shape, self.part, self.device)
