@@ -9,12 +9,12 @@ import contextlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 from kvspec_cli import torture
 from kvspec_cli.errors import BadInput
@@ -35,7 +35,16 @@ UNITS = {"": 1} | {
 ENDLESS = 2**62
 """Bytes that no folder has."""
 
-Where = Annotated[Path, Parameter(help="The store's folder.")]
+
+def named(_: object, tokens: Sequence[Token]) -> Path:
+    """The folder that is named; an empty name is not the current one."""
+    text = tokens[0].value
+    if not text.strip() or "\0" in text:
+        raise BadInput(f"the folder is {text!r}; name the folder of a store")
+    return Path(text)
+
+
+Where = Annotated[Path, Parameter(help="The store's folder.", converter=named)]
 AsJson = Annotated[bool, Parameter("--json", negative=(), help="Print one JSON document.")]
 
 

@@ -163,6 +163,19 @@ def test_bad_folders(kvspec, tmp_path: Path, name: str) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*") if path.parent.name == "empty") == []
 
 
+@pytest.mark.parametrize("name", ["verify", "upgrade", "gc", "stats"])
+def test_an_empty_name_is_not_the_current_folder(
+    kvspec, shelf: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock(shelf, 2)
+    monkeypatch.chdir(shelf)
+    for empty in ("", " ", "\0"):
+        done = kvspec("store", name, empty, *(("--budget", 0) if name == "gc" else ()))
+        assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+        assert done.complaint.endswith("; name the folder of a store")
+    assert len(list(shelf.glob("*.safetensors"))) == 2
+
+
 @pytest.mark.parametrize("name", ["upgrade", "gc"])
 def test_a_store_that_is_in_use(kvspec, shelf: Path, name: str) -> None:
     stock(shelf, 3, older=True)
