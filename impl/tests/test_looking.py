@@ -11,12 +11,13 @@ import pytest
 import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
 from kvspec_diff.older_entries import version_2
+from kvspec_diff.torture.watch import Taken
 from kvspec_torch.blocks import Block
 from kvspec_torch.disk import layouts
 from kvspec_torch.disk.collecting import collect, order
 from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.looking import File, Said, is_store, judge, look, names, useless, whole
-from kvspec_torch.entry_format import Format, Miss, key_of
+from kvspec_torch.entry_format import CHECKSUM, Format, Miss, checksum, key_of
 from safetensors.torch import save
 
 LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)), Recurrent((Part("state", (3,), "float32"),))))
@@ -81,8 +82,6 @@ def test_what_only_the_layout_tells(folder: Folder) -> None:
     other = Format(Layout("toy", 2, (Plain((Part("k", (3,), "float16"),)),)))
     data = bytes(other.write(KEY, FIRST, Block(1, {"0.k": torch.zeros(2, 3, dtype=torch.float16)}, True)))
     forged = bytearray(data.replace(other.signature.encode(), LAYOUT.signature.encode()))
-    from kvspec_torch.entry_format import CHECKSUM, checksum
-
     view = memoryview(forged)
     view[CHECKSUM] = checksum([view[: CHECKSUM.start], view[CHECKSUM.stop :]])
     assert isinstance(found(folder, bytes(forged)), Said)
@@ -156,6 +155,44 @@ def test_a_file_is_read_no_further_than_it_makes_sense(folder: Folder, tmp_path:
     assert time.monotonic() - start_of_all < 10, "minutes, if they are multiplied"
     assert isinstance(said, Miss)
     assert (said.reason, len(said.text) < 500) == ("header", True)
+
+
+def test_a_huge_entry_is_read_in_pieces(folder: Folder, tmp_path: Path) -> None:
+    """A header may fit a file that is larger than the memory: only a piece of it is there at once."""
+    form = Format(Layout("huge", 2**20, (Plain((Part("k", (64,), "uint8"),)),)))
+    key = key_of(None, list(range(2**20)), form.signature)
+    frame = form.frame(0, True)
+    head = form.head(frame, b"0" * 32, key, None, 0, True)
+    path = tmp_path / f"{key}.safetensors"
+    path.write_bytes(head)
+    os.truncate(path, len(head) + frame.payload)
+    with Taken() as taken:
+        taken.begin()
+        file = whole(folder, key, {form.signature: form})
+        most = taken.most()
+    assert file is not None
+    assert isinstance(file.said, Miss)
+    assert (file.said.reason, file.size) == ("damaged", len(head) + 2**26)
+    assert most < 2**26 // 2
+    view = memoryview(bytearray(head) + bytes(frame.payload))
+    right = checksum([view[: CHECKSUM.start], view[CHECKSUM.stop :]])
+    assert right.decode() in file.said.text
+    with open(path, "r+b") as opened:
+        opened.seek(CHECKSUM.start)
+        opened.write(right)
+    assert isinstance(whole(folder, key, {}).said, Said)  # type: ignore[union-attr]
+
+
+def test_a_lack_of_memory_is_a_miss(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(*given: object) -> None:
+        raise MemoryError
+
+    put(folder, KEY, SECOND)
+    for name in ("pieces", "head"):
+        monkeypatch.setattr(folder, name, lacks)
+        said = whole(folder, KEY, {}).said  # type: ignore[union-attr]
+        assert isinstance(said, Miss)
+        assert said.reason == "unreadable"
 
 
 def test_an_older_entry_is_written_in_one_way_too(folder: Folder) -> None:

@@ -9,19 +9,23 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from math import prod
 from typing import Any
 
+import xxhash
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST
 from kvspec_torch.disk.layouts import LAYOUT
 from kvspec_torch.disk.lock import NAME as LOCK
+from kvspec_torch.disk.older import CHECKSUM as OLDER_CHECKSUM
 from kvspec_torch.disk.older import FIELDS as VERSION_2
-from kvspec_torch.disk.older import checksum_of_version_2, header_of, in_version_2
-from kvspec_torch.entry_format import CHECKSUM, METADATA, Format, Miss, checksum
+from kvspec_torch.disk.older import header_of, in_version_2
+from kvspec_torch.entry_format import CHECKSUM, METADATA, Format, Miss
 from kvspec_torch.store import ENTRY, TEMPORARY
 
 HEAD = 2**16
@@ -117,23 +121,41 @@ def whole(folder: Folder, key: str, formats: Mapping[str, Format]) -> File | Non
     if file is None or isinstance(file.said, Miss):
         return file
     try:
-        data = folder.read(file.name)
+        with closing(folder.pieces(file.name, LONGEST)) as pieces:
+            return _summed(file, pieces, formats)
     except FileNotFoundError:
         return None
     except OSError as error:
         return replace(file, said=Miss("unreadable", error.strerror or str(error)))
-    said = judge(bytes(data[: file.said.start]), len(data), key)
-    if isinstance(said, Said):
-        if said.version == "3":
-            found = checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]]).decode()
-        else:
-            found = checksum_of_version_2(data)
-        if found != said.checksum:
-            said = Miss("damaged", f"checksum {found}, the header says {said.checksum}")
-    if isinstance(said, Said) and said.signature in formats:
-        fits = formats[said.signature].judge(bytes(data[: said.start]), len(data))
-        said = fits if isinstance(fits, Miss) else said
-    return replace(file, size=len(data), said=said)
+    except MemoryError:
+        return replace(file, said=Miss("unreadable", "there is not enough memory to read it"))
+
+
+def _summed(file: File, pieces: Iterator[tuple[memoryview, int]], formats: Mapping[str, Format]) -> File:
+    """The same as the file's pieces tell; it may be another one by now."""
+    first, size = next(pieces)
+    head = bytes(first[: 8 + int.from_bytes(first[:8], "little")])
+    said = judge(head, size, file.key)
+    if isinstance(said, Miss):
+        return replace(file, size=size, said=said)
+    older = said.version != "3"
+    digits = OLDER_CHECKSUM if older else CHECKSUM
+    found = sha256() if older else xxhash.xxh3_128()
+    for piece in (first[: digits.start], first[digits.stop :]):
+        found.update(piece)
+    total = len(first)
+    for piece, _ in pieces:
+        found.update(piece)
+        total += len(piece)
+    if total != size:
+        return replace(file, size=total, said=Miss("length", f"{total} bytes were read of {size}"))
+    if found.hexdigest() != said.checksum:
+        text = f"checksum {found.hexdigest()}, the header says {said.checksum}"
+        return replace(file, size=size, said=Miss("damaged", text))
+    if said.signature in formats:
+        fits = formats[said.signature].judge(head, size)
+        return replace(file, size=size, said=fits if isinstance(fits, Miss) else said)
+    return replace(file, size=size, said=said)
 
 
 def _by_header(folder: Folder, key: str) -> File | None:
@@ -149,6 +171,8 @@ def _by_header(folder: Folder, key: str) -> File | None:
         return None
     except OSError as error:
         return File(key, size, written, Miss("unreadable", error.strerror or str(error)))
+    except MemoryError:
+        return File(key, size, written, Miss("unreadable", "there is not enough memory to read it"))
     return File(key, size, written, judge(head, size, key))
 
 

@@ -21,6 +21,8 @@ from kvspec_torch.disk.files import buffer
 from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, views
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
+CHECKSUM = slice(8 + len(START), 8 + len(START) + 64)
+"""Where in a file of version 2 the checksum stands."""
 
 
 def name_in_version_2(path: str) -> str:
@@ -37,9 +39,8 @@ def in_version_2(header: Mapping[str, Any]) -> bytes:
 
 def checksum_of_version_2(data: memoryview) -> str:
     """Over all bytes of a file but the checksum's own 64 digits (E5)."""
-    digits = slice(8 + len(START), 8 + len(START) + 64)
-    found = sha256(data[: digits.start])
-    found.update(data[digits.stop :])
+    found = sha256(data[: CHECKSUM.start])
+    found.update(data[CHECKSUM.stop :])
     return found.hexdigest()
 
 
