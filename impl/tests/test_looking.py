@@ -17,6 +17,7 @@ from kvspec_torch.disk import layouts
 from kvspec_torch.disk.collecting import collect, order
 from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.looking import File, Said, is_store, judge, look, names, useless, whole
+from kvspec_torch.disk.older import in_version_2
 from kvspec_torch.entry_format import CHECKSUM, Format, Miss, checksum, key_of
 from safetensors.torch import save
 
@@ -193,6 +194,28 @@ def test_a_lack_of_memory_is_a_miss(folder: Folder, monkeypatch: pytest.MonkeyPa
         said = whole(folder, KEY, {}).said  # type: ignore[union-attr]
         assert isinstance(said, Miss)
         assert said.reason == "unreadable"
+
+
+def test_a_text_about_a_file_is_short(folder: Folder) -> None:
+    """However long what it says is: it is shown to people."""
+    data = version_2(LAYOUT, KEY, FIRST, FORMAT.read(memoryview(bytearray(SECOND)), KEY).block)  # type: ignore[union-attr]
+    length = 8 + int.from_bytes(data[:8], "little")
+    header, long = json.loads(data[8:length]), "9" * 3000
+    metadata, tensor = header["__metadata__"], header["layer_0_k"]
+    told = [{**header, "__metadata__": metadata | {name: long}} for name in metadata]
+    told += [{**header, "layer_0_k": tensor | {name: value}} for name in tensor for value in (long, [int(long)] * 2)]
+    told += [{**header, f"layer{'_1' * 3000}_k": {}}, {**header, f"{long}.k": tensor}, {long: {}, **header}]
+    texts = [json.dumps(each, sort_keys=True, separators=(",", ":")).encode() for each in told]
+    texts += [text.replace(b"0", b"0." + long.encode(), 1) for text in texts]
+    texts.append(in_version_2(header)[8:].replace(b'"shape":[', b'"shape":[1.' + long.encode() + b","))
+    long_name = save({f"{long}.k": torch.zeros(2)}, metadata)[8:]
+    for text in (*texts, long_name):
+        bytes_ = len(text).to_bytes(8, "little") + text
+        wide = memoryview(bytearray(bytes_))
+        form = Format(LAYOUT)
+        form.longest = 2**24
+        for said in (judge(bytes_, len(bytes_), KEY), form.judge(bytes_, len(bytes_)), form.read(wide, KEY, 1)):
+            assert not isinstance(said, Miss) or len(said.text) < 500
 
 
 def test_an_older_entry_is_written_in_one_way_too(folder: Folder) -> None:

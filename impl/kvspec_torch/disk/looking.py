@@ -19,7 +19,7 @@ import xxhash
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import Folder
-from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST
+from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST, short
 from kvspec_torch.disk.layouts import LAYOUT
 from kvspec_torch.disk.lock import NAME as LOCK
 from kvspec_torch.disk.older import CHECKSUM as OLDER_CHECKSUM
@@ -204,7 +204,7 @@ def _said(head: bytes, header: dict[str, Any], start: int) -> Said | Miss:
         check, index, key, parent, signature, stateful, tokens = (each.decode() for each in found.groups())
         return Said("3", signature, key, parent or None, int(tokens), start, check, int(index), stateful == "1")
     if version not in ("1", "2"):
-        return Miss("version", f"version {version!r}, only 2 and 3 are known")
+        return Miss("version", f"version {short(version)}, only 2 and 3 are known")
     if version == "1" or "signature" not in metadata:
         return Miss("version" if version == "1" else "signature", "has no signature: nobody knows what it means")
     if metadata.keys() != VERSION_2 or not all(
@@ -229,12 +229,12 @@ def _fills(header: dict[str, Any], payload: int, version: str) -> Miss | None:
             or not isinstance(each, dict)
             or each.keys() != {"dtype", "shape", "data_offsets"}
         ):
-            return Miss("header", f"does not say what {_short(name)} is")
+            return Miss("header", f"does not say what {short(name)} is")
         dtype, shape, offsets = (each[field] for field in FIELDS)
         right = isinstance(dtype, str) and dtype in SIZES and _naturals(shape, SIDES) and _naturals(offsets, 2)
         if not right or len(offsets) != 2 or offsets[1] - offsets[0] != prod(shape) * SIZES[dtype]:
-            wrong = f"is {_short(dtype)} of shape {_short(shape)}, and lies at {_short(offsets)}"
-            return Miss("header", f"{name} {wrong}")
+            wrong = f"is {short(dtype)} of shape {short(shape)}, and lies at {short(offsets)}"
+            return Miss("header", f"{short(name)} {wrong}")
         lie.append((offsets[0], offsets[1]))
     ends = [0, *(stop for _, stop in sorted(lie))]
     if [start for start, _ in sorted(lie)] != ends[:-1]:
@@ -254,8 +254,3 @@ def _naturals(value: Any, most: int) -> bool:
     """Whether it is a list of at most so many natural numbers."""
     small = type(value) is list and len(value) <= most
     return small and all(type(each) is int and 0 <= each <= LARGEST for each in value)
-
-
-def _short(value: Any) -> str:
-    """What a header says, in few words."""
-    return repr(value)[:100]
