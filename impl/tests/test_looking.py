@@ -259,6 +259,25 @@ def test_layouts(folder: Folder, tmp_path: Path) -> None:
     assert sorted(folder.names()) == sorted(each.name for each in tmp_path.iterdir())
 
 
+def test_a_layout_that_cannot_be_read(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*given: object) -> memoryview:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    layouts.keep(folder, LAYOUT)
+    for name in ("read", "size"):
+        with monkeypatch.context() as patched:
+            patched.setattr(folder, name, unreadable)
+            assert layouts.known(folder) == {}
+            layouts.keep(folder, LAYOUT)
+        assert layouts.known(folder) == {LAYOUT.signature: LAYOUT}
+    path = tmp_path / f"{LAYOUT.signature}.layout"
+    path.unlink()
+    path.mkdir()
+    layouts.keep(folder, LAYOUT)
+    assert layouts.known(folder) == {}
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
 # What goes first.
 
 
