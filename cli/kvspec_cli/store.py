@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,7 @@ APP.command(torture.torture)
 
 UNITS = {"": 1} | {
     f"{letter}{end}": base ** (power + 1)
-    for power, letter in enumerate("kmgt")
+    for power, letter in enumerate("kmgtp")
     for end, base in (("", 1000), ("b", 1000), ("ib", 1024))
 } | {"b": 1}  # fmt: skip
 ENDLESS = 2**62
@@ -258,18 +259,26 @@ def refused(folder: Path) -> Iterator[None]:
 
 def parsed(option: str, text: str) -> int:
     """Bytes: `1048576`, `500MB`, `2GiB`, `1.5 GiB`. Raises `BadInput`."""
-    found = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})", text.strip())
+    found = re.fullmatch(r"([0-9]{1,99}(?:\.[0-9]{1,99})?) *([A-Za-z]{0,3})", text.strip())
     unit = UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None or ("." in found[1] and unit == 1):
-        raise BadInput(f"{option} is {text!r}; give a size, such as 500MB, 2GiB, or a number of bytes")
-    return int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+        raise BadInput(f"{option} is {shown(text)}; give a size, such as 500MB, 2GiB, or a number of bytes")
+    size = int(Fraction(found[1]) * unit)
+    if size > ENDLESS:
+        raise BadInput(f"{option} is {shown(text)}, more than any disk has; give a size, such as 500MB or 2GiB")
+    return size
+
+
+def shown(text: str) -> str:
+    """What was given, quoted, in few characters."""
+    return repr(text) if len(text) <= 40 else f"{text[:40]!r}..."
 
 
 def amount(size: int) -> str:
     """`512 bytes`, `1.5 MB`."""
     value, unit = float(size), "bytes"
-    for unit in ("bytes", "kB", "MB", "GB", "TB"):
-        if value < 999.95 or unit == "TB":
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if value < 999.95 or unit == "PB":
             break
         value /= 1000
     return f"{size:,} bytes" if unit == "bytes" else f"{value:.1f} {unit}"

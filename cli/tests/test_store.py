@@ -193,16 +193,38 @@ def test_a_store_that_is_in_use(kvspec, shelf: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [("0", 0), ("1234", 1234), ("500MB", 500_000_000), ("2GiB", 2**31), ("1.5 GiB", 3 * 2**29), ("3k", 3000),
-     ("7kib", 7168), ("1TB", 10**12), ("12b", 12)],
+     ("7kib", 7168), ("1TB", 10**12), ("12b", 12),
+     ("1  GB", 10**9), ("10PB", 10**16), ("0.3kb", 300), ("0" * 30 + "7", 7)],
 )  # fmt: skip
 def test_sizes(text: str, size: int) -> None:
     assert command.parsed("--budget", text) == size
 
 
-@pytest.mark.parametrize("text", ["", "MB", "-1", "1.5", "1e6", "2XB", "1 000", "0x10", "1MiBB", "nan", "\u0661"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "MB",
+        "-1",
+        "1.5",
+        "1e6",
+        "2XB",
+        "1 000",
+        "0x10",
+        "1MiBB",
+        "nan",
+        "\u0661",
+        "1" * 18 + "TB",
+        "9" * 98,
+        "9" * 5000,
+        "1000000PiB",
+    ],
+)
 def test_what_is_no_size(kvspec, shelf: Path, text: str) -> None:
-    with pytest.raises(BadInput, match="give a size, such as 500MB"):
+    with pytest.raises(BadInput, match="give a size, such as 500MB") as raised:
         command.parsed("--budget", text)
+    assert len(str(raised.value)) < 150
+    assert ("more than any disk has" in str(raised.value)) == (10 < len(text) < 100 or "PiB" in text)
     stock(shelf, 1)
     assert kvspec("store", "gc", shelf, f"--budget={text}").status == 2
     assert len(list(shelf.glob("*.safetensors"))) == 1
