@@ -190,7 +190,7 @@ def gc(
     )
     for why, number in done.gone.items():
         screen.line(f"{number:,} deleted: {why}")
-    screen.line(f"{amount(result.bytes)} were freed; {many(result.entries_left)} are left, "
+    screen.line(f"{amount(result.bytes)} freed, {many(result.entries_left)} left: "
                 f"{amount(result.bytes_left)} of {amount(size)}.")  # fmt: skip
     screen.document(result)
     return 0
@@ -281,12 +281,17 @@ def amount(size: int) -> str:
         if value < 999.95 or unit == "PB":
             break
         value /= 1000
-    return f"{size:,} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+    return counted(size, "byte") if unit == "bytes" else f"{value:.1f} {unit}"
 
 
 def many(count: int) -> str:
     """`1 entry`, `2 entries`."""
-    return f"{count:,} entr{'y' if count == 1 else 'ies'}"
+    return counted(count, "entry", "entries")
+
+
+def counted(count: int, one: str, more: str = "") -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 
 
 # What was found.
@@ -339,8 +344,16 @@ def show_damaged(screen: Screen, damaged: list[Damaged]) -> None:
 def show_upgraded(screen: Screen, result: Upgraded) -> None:
     """How many, and what could not be."""
     show_damaged(screen, result.left)
+    stay = counted(len(result.left), "stays", "stay")
     screen.line(f"{many(result.upgraded)} upgraded; {result.newest:,} had the newest version, "
-                f"{len(result.left):,} stay as they are.")  # fmt: skip
+                f"{stay} as {'it is' if len(result.left) == 1 else 'they are'}.")  # fmt: skip
+
+
+def longest(each: Shelf) -> str:
+    """`1 block, 16 tokens`; there is none if no prefix is there from its start."""
+    if not each.longest_blocks:
+        return "none"
+    return f"{counted(each.longest_blocks, 'block')}, {counted(each.longest_tokens, 'token')}"
 
 
 def show_stats(screen: Screen, result: Stats) -> None:
@@ -350,12 +363,13 @@ def show_stats(screen: Screen, result: Stats) -> None:
         screen.line()
         head = ("layout", "model", "entries", "size", "versions", "chains", "longest", "no parent")
         rows = [(
-            f"{each.signature[:16]}...", each.model or "unknown", f"{each.entries:,}", amount(each.bytes),
+            f"{each.signature[:16]}...", each.model[:60] or "unknown", f"{each.entries:,}", amount(each.bytes),
             ", ".join(f"{count:,} of {version}" for version, count in each.versions.items()), f"{each.chains:,}",
-            f"{each.longest_blocks:,} blocks, {each.longest_tokens:,} tokens", f"{each.without_parent:,}",
+            longest(each), f"{each.without_parent:,}",
         ) for each in result.layouts]  # fmt: skip
         screen.table(head, rows)
         screen.line()
     show_damaged(screen, result.damaged)
     screen.line(f"{result.useless:,} of no use, {len(result.damaged):,} damaged by their headers, {result.temporary:,} "
-                f"temporary ({amount(result.temporary_bytes)}), {result.others:,} other files")  # fmt: skip
+                f"temporary ({amount(result.temporary_bytes)}), "
+                f"{counted(result.others, 'other file')}")  # fmt: skip

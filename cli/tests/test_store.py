@@ -148,6 +148,25 @@ def test_stats(kvspec, shelf: Path) -> None:
     assert "unknown" in shown
 
 
+def test_one_is_not_many(kvspec, shelf: Path) -> None:
+    keys = stock(shelf, 2)
+    assert "  2 blocks, 8 tokens" in kvspec("store", "stats", shelf).out
+    entry(shelf, keys[1]).unlink()
+    (shelf / "notes").touch()
+    shown = kvspec("store", "stats", shelf).out
+    assert "  1 block, 4 tokens" in shown
+    assert shown.endswith("(0 bytes), 1 other file\n")
+    assert " freed, 1 entry left: " in kvspec("store", "gc", shelf, "--budget", "1MB").out
+    stock(shelf, 2)
+    entry(shelf, keys[0]).unlink()
+    assert "  none" in kvspec("store", "stats", shelf).out
+    assert command.amount(1) == "1 byte"
+    entry(shelf, keys[1]).unlink()
+    stock(shelf, 1, older=True, known=False)
+    (shelf / f"{toys.LAYOUT.signature}.layout").unlink(missing_ok=True)
+    assert "0 had the newest version, 1 stays as it is." in kvspec("store", "upgrade", shelf).out
+
+
 @pytest.mark.parametrize("name", ["verify", "upgrade", "gc", "stats"])
 def test_bad_folders(kvspec, tmp_path: Path, name: str) -> None:
     more = ("--budget", "1MB") if name == "gc" else ()

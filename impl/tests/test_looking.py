@@ -121,6 +121,11 @@ def test_names(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / f"{KEY[:-1]}.safetensors").touch()
     there = names(folder)
     assert (there.keys, there.temporary, there.others) == ([KEY], [f"{KEY}.temporary"], 2)
+    (tmp_path / f"{FIRST}.safetensors").symlink_to("notes")
+    (tmp_path / f"{FIRST}.temporary").mkdir()
+    os.mkfifo(tmp_path / f"{FIRST}.layout")
+    (tmp_path / ".Hidden \n").touch()
+    assert names(folder).others == 6
 
 
 def test_a_long_header_is_read(folder: Folder) -> None:

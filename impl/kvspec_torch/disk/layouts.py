@@ -17,9 +17,9 @@ LARGEST = 2**24
 
 
 def keep(files: Files, layout: Layout) -> None:
-    """See to it that the folder has this layout, if there is room for it; one that is damaged, or cannot be read, is written anew.
+    """See to it that the folder has this layout, if there is room for it.
 
-    No entry needs it: nothing that goes wrong here is an error.
+    One that is damaged, or cannot be read, is written anew. No entry needs it, so nothing that fails is an error.
     """
     name, text = layout.signature, msgspec.json.encode(layout, order="sorted")
     try:

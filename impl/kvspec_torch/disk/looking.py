@@ -73,7 +73,7 @@ class File:
 
 @dataclass(frozen=True)
 class Names:
-    """What is in a folder: the keys of entries, temporary files, and how many files of somebody else."""
+    """What is in a folder: the keys of entries, temporary files, and how many others, folders and links among them."""
 
     keys: list[str]
     temporary: list[str]
@@ -82,16 +82,19 @@ class Names:
 
 def names(folder: Folder) -> Names:
     """By the names alone."""
-    keys, temporary, others = [], [], 0
-    for name in folder.names():
+    keys, temporary, known = [], [], 0
+    for name in (plain := folder.names()):
         key, dot, kind = name.partition(".")
         if not DIGEST.fullmatch(key) or dot + kind not in (ENTRY, TEMPORARY, LAYOUT):
-            others += name != LOCK
-        elif dot + kind == ENTRY:
+            known += name == LOCK
+            continue
+        known += 1
+        if dot + kind == ENTRY:
             keys.append(key)
         elif dot + kind == TEMPORARY:
             temporary.append(name)
-    return Names(keys, temporary, others)
+    strange = set(os.listdir(folder.descriptor)) - set(plain)
+    return Names(keys, temporary, len(plain) - known + len(strange))
 
 
 def is_store(folder: Folder) -> bool:
