@@ -38,7 +38,8 @@ def explained(error: BaseException) -> str | None:
         return " ".join(str(error).split())
     if isinstance(error, CycloptsError):
         text = " ".join(str(error).split())
-        return text if "Available commands" in text else f"{text} Try `kvspec --help`."
+        command = " ".join(("kvspec", *(error.command_chain or ())))
+        return text if "Available commands" in text else f"{text} Try `{command} --help`."
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror or error}"

@@ -9,12 +9,13 @@ import contextlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 from kvspec_cli import torture
 from kvspec_cli.errors import BadInput
@@ -29,13 +30,22 @@ APP.command(torture.torture)
 
 UNITS = {"": 1} | {
     f"{letter}{end}": base ** (power + 1)
-    for power, letter in enumerate("kmgt")
+    for power, letter in enumerate("kmgtp")
     for end, base in (("", 1000), ("b", 1000), ("ib", 1024))
 } | {"b": 1}  # fmt: skip
 ENDLESS = 2**62
 """Bytes that no folder has."""
 
-Where = Annotated[Path, Parameter(help="The store's folder.")]
+
+def named(_: object, tokens: Sequence[Token]) -> Path:
+    """The folder that is named; an empty name is not the current one."""
+    text = tokens[0].value
+    if not text.strip() or "\0" in text:
+        raise BadInput(f"the folder is {text!r}; name the folder of a store")
+    return Path(text)
+
+
+Where = Annotated[Path, Parameter(help="The store's folder.", converter=named)]
 AsJson = Annotated[bool, Parameter("--json", negative=(), help="Print one JSON document.")]
 
 
@@ -180,7 +190,7 @@ def gc(
     )
     for why, number in done.gone.items():
         screen.line(f"{number:,} deleted: {why}")
-    screen.line(f"{amount(result.bytes)} were freed; {many(result.entries_left)} are left, "
+    screen.line(f"{amount(result.bytes)} freed, {many(result.entries_left)} left: "
                 f"{amount(result.bytes_left)} of {amount(size)}.")  # fmt: skip
     screen.document(result)
     return 0
@@ -249,26 +259,39 @@ def refused(folder: Path) -> Iterator[None]:
 
 def parsed(option: str, text: str) -> int:
     """Bytes: `1048576`, `500MB`, `2GiB`, `1.5 GiB`. Raises `BadInput`."""
-    found = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})", text.strip())
+    found = re.fullmatch(r"([0-9]{1,99}(?:\.[0-9]{1,99})?) *([A-Za-z]{0,3})", text.strip())
     unit = UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None or ("." in found[1] and unit == 1):
-        raise BadInput(f"{option} is {text!r}; give a size, such as 500MB, 2GiB, or a number of bytes")
-    return int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+        raise BadInput(f"{option} is {shown(text)}; give a size, such as 500MB, 2GiB, or a number of bytes")
+    size = int(Fraction(found[1]) * unit)
+    if size > ENDLESS:
+        raise BadInput(f"{option} is {shown(text)}, more than any disk has; give a size, such as 500MB or 2GiB")
+    return size
+
+
+def shown(text: str) -> str:
+    """What was given, quoted, in few characters."""
+    return repr(text) if len(text) <= 40 else f"{text[:40]!r}..."
 
 
 def amount(size: int) -> str:
     """`512 bytes`, `1.5 MB`."""
     value, unit = float(size), "bytes"
-    for unit in ("bytes", "kB", "MB", "GB", "TB"):
-        if value < 999.95 or unit == "TB":
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if value < 999.95 or unit == "PB":
             break
         value /= 1000
-    return f"{size:,} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+    return counted(size, "byte") if unit == "bytes" else f"{value:.1f} {unit}"
 
 
 def many(count: int) -> str:
     """`1 entry`, `2 entries`."""
-    return f"{count:,} entr{'y' if count == 1 else 'ies'}"
+    return counted(count, "entry", "entries")
+
+
+def counted(count: int, one: str, more: str = "") -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 
 
 # What was found.
@@ -321,8 +344,16 @@ def show_damaged(screen: Screen, damaged: list[Damaged]) -> None:
 def show_upgraded(screen: Screen, result: Upgraded) -> None:
     """How many, and what could not be."""
     show_damaged(screen, result.left)
+    stay = counted(len(result.left), "stays", "stay")
     screen.line(f"{many(result.upgraded)} upgraded; {result.newest:,} had the newest version, "
-                f"{len(result.left):,} stay as they are.")  # fmt: skip
+                f"{stay} as {'it is' if len(result.left) == 1 else 'they are'}.")  # fmt: skip
+
+
+def longest(each: Shelf) -> str:
+    """`1 block, 16 tokens`; there is none if no prefix is there from its start."""
+    if not each.longest_blocks:
+        return "none"
+    return f"{counted(each.longest_blocks, 'block')}, {counted(each.longest_tokens, 'token')}"
 
 
 def show_stats(screen: Screen, result: Stats) -> None:
@@ -332,12 +363,13 @@ def show_stats(screen: Screen, result: Stats) -> None:
         screen.line()
         head = ("layout", "model", "entries", "size", "versions", "chains", "longest", "no parent")
         rows = [(
-            f"{each.signature[:16]}...", each.model or "unknown", f"{each.entries:,}", amount(each.bytes),
+            f"{each.signature[:16]}...", each.model[:60] or "unknown", f"{each.entries:,}", amount(each.bytes),
             ", ".join(f"{count:,} of {version}" for version, count in each.versions.items()), f"{each.chains:,}",
-            f"{each.longest_blocks:,} blocks, {each.longest_tokens:,} tokens", f"{each.without_parent:,}",
+            longest(each), f"{each.without_parent:,}",
         ) for each in result.layouts]  # fmt: skip
         screen.table(head, rows)
         screen.line()
     show_damaged(screen, result.damaged)
     screen.line(f"{result.useless:,} of no use, {len(result.damaged):,} damaged by their headers, {result.temporary:,} "
-                f"temporary ({amount(result.temporary_bytes)}), {result.others:,} other files")  # fmt: skip
+                f"temporary ({amount(result.temporary_bytes)}), "
+                f"{counted(result.others, 'other file')}")  # fmt: skip

@@ -1,9 +1,11 @@
 """`kvspec store torture`: every harm that can be done to a store, and what came of it, in figures."""
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from kvspec_diff.torture.figures import Part
 
 from kvspec_cli.errors import BadInput, unknown
@@ -25,13 +27,21 @@ class Tortured(msgspec.Struct, frozen=True):
     reproduce: str
 
 
+def whole(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number, as it is written: `1.5` and `1e6` are none."""
+    option, text = tokens[0].keyword, tokens[0].value
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise BadInput(f"{option} is {text[:40]!r}; give a whole number of at most 18 digits")
+    return int(text)
+
+
 def torture(
     *,
     only: Annotated[tuple[str, ...], Parameter(help="Only these parts: power, kills, damage, disk.")] = (),
-    kills: Annotated[int, Parameter(help="How many processes are killed.")] = 1000,
-    programs: Annotated[int, Parameter(help="How many programs lose power, at each point.")] = 500,
-    headers: Annotated[int, Parameter(help="How many headers are damaged.")] = 10_000,
-    seed: Annotated[int, Parameter(help="What everything is drawn from.")] = 0,
+    kills: Annotated[int, Parameter(help="How many processes are killed.", converter=whole)] = 1000,
+    programs: Annotated[int, Parameter(help="How many programs lose power, at each point.", converter=whole)] = 500,
+    headers: Annotated[int, Parameter(help="How many headers are damaged.", converter=whole)] = 10_000,
+    seed: Annotated[int, Parameter(help="What everything is drawn from.", converter=whole)] = 0,
     planted: Annotated[str, Parameter(show=False)] = "",
     as_json: Annotated[bool, Parameter("--json", negative=(), help="Print one JSON document.")] = False,
 ) -> int:
@@ -58,6 +68,7 @@ def torture(
     parts = [tortured(name, asked, screen) for name in chosen]
     command = "kvspec store torture" + "".join(f" --only {name}" for name in only)
     command += f" --kills {kills} --programs {programs} --headers {headers} --seed {seed}"
+    command += f" --planted {planted}" if planted else ""
     lost, misread, failed = (sum(getattr(part, name) for part in parts) for name in ("lost", "misread", "failed"))
     result = Tortured(all(part.ok for part in parts), seed, lost, misread, failed, parts, command)
     show(screen, result)

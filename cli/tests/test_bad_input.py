@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 COMMAND_LINES = [
+    (["store", "gc", "x", "--bud", "1"], r"Try `kvspec store gc --help`\.$"),
+    (["store", "verify"], r"Try `kvspec store verify --help`\.$"),
+    (["store", "gc", "x", "y", "--budget", "1"], r"Try `kvspec store gc --help`\.$"),
+    (["prove", "--jsn"], r"Try `kvspec prove --help`\.$"),
     (["prov"], r"Did you mean .prove."),
     (["--jsn"], r"Unknown command .--jsn."),
     (["prove", "--jsn"], r"Unknown option: --jsn. Did you mean --json"),

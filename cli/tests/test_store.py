@@ -148,6 +148,25 @@ def test_stats(kvspec, shelf: Path) -> None:
     assert "unknown" in shown
 
 
+def test_one_is_not_many(kvspec, shelf: Path) -> None:
+    keys = stock(shelf, 2)
+    assert "  2 blocks, 8 tokens" in kvspec("store", "stats", shelf).out
+    entry(shelf, keys[1]).unlink()
+    (shelf / "notes").touch()
+    shown = kvspec("store", "stats", shelf).out
+    assert "  1 block, 4 tokens" in shown
+    assert shown.endswith("(0 bytes), 1 other file\n")
+    assert " freed, 1 entry left: " in kvspec("store", "gc", shelf, "--budget", "1MB").out
+    stock(shelf, 2)
+    entry(shelf, keys[0]).unlink()
+    assert "  none" in kvspec("store", "stats", shelf).out
+    assert command.amount(1) == "1 byte"
+    entry(shelf, keys[1]).unlink()
+    stock(shelf, 1, older=True, known=False)
+    (shelf / f"{toys.LAYOUT.signature}.layout").unlink(missing_ok=True)
+    assert "0 had the newest version, 1 stays as it is." in kvspec("store", "upgrade", shelf).out
+
+
 @pytest.mark.parametrize("name", ["verify", "upgrade", "gc", "stats"])
 def test_bad_folders(kvspec, tmp_path: Path, name: str) -> None:
     more = ("--budget", "1MB") if name == "gc" else ()
@@ -161,6 +180,19 @@ def test_bad_folders(kvspec, tmp_path: Path, name: str) -> None:
         assert done.complaint.startswith(f"kvspec: {tmp_path / path}: {says_}")
         assert "\n" not in done.complaint
     assert sorted(path.name for path in tmp_path.rglob("*") if path.parent.name == "empty") == []
+
+
+@pytest.mark.parametrize("name", ["verify", "upgrade", "gc", "stats"])
+def test_an_empty_name_is_not_the_current_folder(
+    kvspec, shelf: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock(shelf, 2)
+    monkeypatch.chdir(shelf)
+    for empty in ("", " ", "\0"):
+        done = kvspec("store", name, empty, *(("--budget", 0) if name == "gc" else ()))
+        assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+        assert done.complaint.endswith("; name the folder of a store")
+    assert len(list(shelf.glob("*.safetensors"))) == 2
 
 
 @pytest.mark.parametrize("name", ["upgrade", "gc"])
@@ -180,16 +212,38 @@ def test_a_store_that_is_in_use(kvspec, shelf: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [("0", 0), ("1234", 1234), ("500MB", 500_000_000), ("2GiB", 2**31), ("1.5 GiB", 3 * 2**29), ("3k", 3000),
-     ("7kib", 7168), ("1TB", 10**12), ("12b", 12)],
+     ("7kib", 7168), ("1TB", 10**12), ("12b", 12),
+     ("1  GB", 10**9), ("10PB", 10**16), ("0.3kb", 300), ("0" * 30 + "7", 7)],
 )  # fmt: skip
 def test_sizes(text: str, size: int) -> None:
     assert command.parsed("--budget", text) == size
 
 
-@pytest.mark.parametrize("text", ["", "MB", "-1", "1.5", "1e6", "2XB", "1 000", "0x10", "1MiBB", "nan", "\u0661"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "MB",
+        "-1",
+        "1.5",
+        "1e6",
+        "2XB",
+        "1 000",
+        "0x10",
+        "1MiBB",
+        "nan",
+        "\u0661",
+        "1" * 18 + "TB",
+        "9" * 98,
+        "9" * 5000,
+        "1000000PiB",
+    ],
+)
 def test_what_is_no_size(kvspec, shelf: Path, text: str) -> None:
-    with pytest.raises(BadInput, match="give a size, such as 500MB"):
+    with pytest.raises(BadInput, match="give a size, such as 500MB") as raised:
         command.parsed("--budget", text)
+    assert len(str(raised.value)) < 150
+    assert ("more than any disk has" in str(raised.value)) == (10 < len(text) < 100 or "PiB" in text)
     stock(shelf, 1)
     assert kvspec("store", "gc", shelf, f"--budget={text}").status == 2
     assert len(list(shelf.glob("*.safetensors"))) == 1

@@ -28,6 +28,7 @@ def test_a_planted_fault(kvspec) -> None:
     shown = kvspec("store", "torture", *SMALL, "--planted", "no-fsync")
     assert shown.status == 1
     assert "\nReproduce: kvspec store torture --only power --kills 1000 --programs 3" in shown.out
+    assert "--seed 0 --planted no-fsync" in shown.out
     assert "power: misread: " in shown.out
 
 
@@ -36,6 +37,10 @@ def test_a_planted_fault(kvspec) -> None:
     [
         (("--kills", 0), "--kills is 0; give 1 or more"),
         (("--headers", -1), "--headers is -1; give 1 or more"),
+        (("--headers", "1.5"), "--headers is '1.5'; give a whole number"),
+        (("--kills", "1e3"), "--kills is '1e3'; give a whole number"),
+        (("--seed", "9" * 400), "--seed is '999"),
+        (("--programs", "x"), "--programs is 'x'; give a whole number"),
         (("--seed", -1), "--seed is -1; give 0 or more"),
         (("--only", "powr"), "unknown part 'powr' (did you mean 'power'?); there are power, kills, damage, disk"),
         (("--planted", "no-fsink"), "unknown fault 'no-fsink' (did you mean 'no-fsync'?); there are no-fsync"),

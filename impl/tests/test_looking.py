@@ -11,12 +11,14 @@ import pytest
 import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
 from kvspec_diff.older_entries import version_2
+from kvspec_diff.torture.watch import Taken
 from kvspec_torch.blocks import Block
 from kvspec_torch.disk import layouts
 from kvspec_torch.disk.collecting import collect, order
 from kvspec_torch.disk.files import Folder
 from kvspec_torch.disk.looking import File, Said, is_store, judge, look, names, useless, whole
-from kvspec_torch.entry_format import Format, Miss, key_of
+from kvspec_torch.disk.older import in_version_2
+from kvspec_torch.entry_format import CHECKSUM, Format, Miss, checksum, key_of
 from safetensors.torch import save
 
 LAYOUT = Layout("toy", 2, (Plain((Part("k", (2,), "float16"),)), Recurrent((Part("state", (3,), "float32"),))))
@@ -81,8 +83,6 @@ def test_what_only_the_layout_tells(folder: Folder) -> None:
     other = Format(Layout("toy", 2, (Plain((Part("k", (3,), "float16"),)),)))
     data = bytes(other.write(KEY, FIRST, Block(1, {"0.k": torch.zeros(2, 3, dtype=torch.float16)}, True)))
     forged = bytearray(data.replace(other.signature.encode(), LAYOUT.signature.encode()))
-    from kvspec_torch.entry_format import CHECKSUM, checksum
-
     view = memoryview(forged)
     view[CHECKSUM] = checksum([view[: CHECKSUM.start], view[CHECKSUM.stop :]])
     assert isinstance(found(folder, bytes(forged)), Said)
@@ -121,6 +121,11 @@ def test_names(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / f"{KEY[:-1]}.safetensors").touch()
     there = names(folder)
     assert (there.keys, there.temporary, there.others) == ([KEY], [f"{KEY}.temporary"], 2)
+    (tmp_path / f"{FIRST}.safetensors").symlink_to("notes")
+    (tmp_path / f"{FIRST}.temporary").mkdir()
+    os.mkfifo(tmp_path / f"{FIRST}.layout")
+    (tmp_path / ".Hidden \n").touch()
+    assert names(folder).others == 6
 
 
 def test_a_long_header_is_read(folder: Folder) -> None:
@@ -156,6 +161,66 @@ def test_a_file_is_read_no_further_than_it_makes_sense(folder: Folder, tmp_path:
     assert time.monotonic() - start_of_all < 10, "minutes, if they are multiplied"
     assert isinstance(said, Miss)
     assert (said.reason, len(said.text) < 500) == ("header", True)
+
+
+def test_a_huge_entry_is_read_in_pieces(folder: Folder, tmp_path: Path) -> None:
+    """A header may fit a file that is larger than the memory: only a piece of it is there at once."""
+    form = Format(Layout("huge", 2**20, (Plain((Part("k", (64,), "uint8"),)),)))
+    key = key_of(None, list(range(2**20)), form.signature)
+    frame = form.frame(0, True)
+    head = form.head(frame, b"0" * 32, key, None, 0, True)
+    path = tmp_path / f"{key}.safetensors"
+    path.write_bytes(head)
+    os.truncate(path, len(head) + frame.payload)
+    with Taken() as taken:
+        taken.begin()
+        file = whole(folder, key, {form.signature: form})
+        most = taken.most()
+    assert file is not None
+    assert isinstance(file.said, Miss)
+    assert (file.said.reason, file.size) == ("damaged", len(head) + 2**26)
+    assert most < 2**26 // 2
+    view = memoryview(bytearray(head) + bytes(frame.payload))
+    right = checksum([view[: CHECKSUM.start], view[CHECKSUM.stop :]])
+    assert right.decode() in file.said.text
+    with open(path, "r+b") as opened:
+        opened.seek(CHECKSUM.start)
+        opened.write(right)
+    assert isinstance(whole(folder, key, {}).said, Said)  # type: ignore[union-attr]
+
+
+def test_a_lack_of_memory_is_a_miss(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(*given: object) -> None:
+        raise MemoryError
+
+    put(folder, KEY, SECOND)
+    for name in ("pieces", "head"):
+        monkeypatch.setattr(folder, name, lacks)
+        said = whole(folder, KEY, {}).said  # type: ignore[union-attr]
+        assert isinstance(said, Miss)
+        assert said.reason == "unreadable"
+
+
+def test_a_text_about_a_file_is_short(folder: Folder) -> None:
+    """However long what it says is: it is shown to people."""
+    data = version_2(LAYOUT, KEY, FIRST, FORMAT.read(memoryview(bytearray(SECOND)), KEY).block)  # type: ignore[union-attr]
+    length = 8 + int.from_bytes(data[:8], "little")
+    header, long = json.loads(data[8:length]), "9" * 3000
+    metadata, tensor = header["__metadata__"], header["layer_0_k"]
+    told = [{**header, "__metadata__": metadata | {name: long}} for name in metadata]
+    told += [{**header, "layer_0_k": tensor | {name: value}} for name in tensor for value in (long, [int(long)] * 2)]
+    told += [{**header, f"layer{'_1' * 3000}_k": {}}, {**header, f"{long}.k": tensor}, {long: {}, **header}]
+    texts = [json.dumps(each, sort_keys=True, separators=(",", ":")).encode() for each in told]
+    texts += [text.replace(b"0", b"0." + long.encode(), 1) for text in texts]
+    texts.append(in_version_2(header)[8:].replace(b'"shape":[', b'"shape":[1.' + long.encode() + b","))
+    long_name = save({f"{long}.k": torch.zeros(2)}, metadata)[8:]
+    for text in (*texts, long_name):
+        bytes_ = len(text).to_bytes(8, "little") + text
+        wide = memoryview(bytearray(bytes_))
+        form = Format(LAYOUT)
+        form.longest = 2**24
+        for said in (judge(bytes_, len(bytes_), KEY), form.judge(bytes_, len(bytes_)), form.read(wide, KEY, 1)):
+            assert not isinstance(said, Miss) or len(said.text) < 500
 
 
 def test_an_older_entry_is_written_in_one_way_too(folder: Folder) -> None:
@@ -197,6 +262,25 @@ def test_layouts(folder: Folder, tmp_path: Path) -> None:
     os.truncate(tmp_path / f"{'1' * 64}.layout", 2**40)
     assert layouts.known(folder) == {LAYOUT.signature: LAYOUT}
     assert sorted(folder.names()) == sorted(each.name for each in tmp_path.iterdir())
+
+
+def test_a_layout_that_cannot_be_read(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*given: object) -> memoryview:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    layouts.keep(folder, LAYOUT)
+    for name in ("read", "size"):
+        with monkeypatch.context() as patched:
+            patched.setattr(folder, name, unreadable)
+            assert layouts.known(folder) == {}
+            layouts.keep(folder, LAYOUT)
+        assert layouts.known(folder) == {LAYOUT.signature: LAYOUT}
+    path = tmp_path / f"{LAYOUT.signature}.layout"
+    path.unlink()
+    path.mkdir()
+    layouts.keep(folder, LAYOUT)
+    assert layouts.known(folder) == {}
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 # What goes first.

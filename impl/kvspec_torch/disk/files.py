@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -131,6 +131,22 @@ class Folder:
         finally:
             os.close(handle)
         return data[:found]
+
+    def pieces(self, name: str, most: int) -> Generator[tuple[memoryview, int], None, None]:
+        """A file in pieces of at most so many bytes, each gone with the next, and how many bytes the file had at first.
+
+        A file of no bytes has one piece, an empty one.
+        """
+        handle, size = self._open(name)
+        try:
+            data = buffer(min(most, size))
+            found = _fill(handle, [data])
+            yield data[:found], size
+            while found == len(data) and found:
+                found = _fill(handle, [data])
+                yield data[:found], size
+        finally:
+            os.close(handle)
 
     def read_into(self, name: str, pieces: Sequence[memoryview]) -> bool:
         handle, size = self._open(name)

@@ -39,6 +39,18 @@ unknown (E2); its header is not as it should be; it has another signature (E1); 
 not fit the file; its checksum does not (E5)."""
 
 
+SHORT = 100
+"""So many characters of what a file says are in a text about it."""
+
+
+def short(value: object) -> str:
+    """What a file says, in few characters; a text is quoted."""
+    if isinstance(value, str | list):
+        value = value[: SHORT + 1]
+    text = repr(value)
+    return text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
+
+
 @dataclass(frozen=True)
 class Miss:
     """Nothing, and why."""

@@ -17,11 +17,14 @@ LARGEST = 2**24
 
 
 def keep(files: Files, layout: Layout) -> None:
-    """See to it that the folder has this layout, if there is room for it; one that is damaged is written anew."""
+    """See to it that the folder has this layout, if there is room for it.
+
+    One that is damaged, or cannot be read, is written anew. No entry needs it, so nothing that fails is an error.
+    """
     name, text = layout.signature, msgspec.json.encode(layout, order="sorted")
     try:
         there = files.size(name + LAYOUT) == len(text) and files.read(name + LAYOUT) == text
-    except FileNotFoundError:
+    except OSError:  # it is not there, or cannot be read
         there = False
     if not there:
         with suppress(OSError):

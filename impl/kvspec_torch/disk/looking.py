@@ -9,19 +9,23 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from math import prod
 from typing import Any
 
+import xxhash
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import Folder
-from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST
+from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST, short
 from kvspec_torch.disk.layouts import LAYOUT
 from kvspec_torch.disk.lock import NAME as LOCK
+from kvspec_torch.disk.older import CHECKSUM as OLDER_CHECKSUM
 from kvspec_torch.disk.older import FIELDS as VERSION_2
-from kvspec_torch.disk.older import checksum_of_version_2, header_of, in_version_2
-from kvspec_torch.entry_format import CHECKSUM, METADATA, Format, Miss, checksum
+from kvspec_torch.disk.older import header_of, in_version_2
+from kvspec_torch.entry_format import CHECKSUM, METADATA, Format, Miss
 from kvspec_torch.store import ENTRY, TEMPORARY
 
 HEAD = 2**16
@@ -69,7 +73,7 @@ class File:
 
 @dataclass(frozen=True)
 class Names:
-    """What is in a folder: the keys of entries, temporary files, and how many files of somebody else."""
+    """What is in a folder: the keys of entries, temporary files, and how many others, folders and links among them."""
 
     keys: list[str]
     temporary: list[str]
@@ -78,16 +82,19 @@ class Names:
 
 def names(folder: Folder) -> Names:
     """By the names alone."""
-    keys, temporary, others = [], [], 0
-    for name in folder.names():
+    keys, temporary, known = [], [], 0
+    for name in (plain := folder.names()):
         key, dot, kind = name.partition(".")
         if not DIGEST.fullmatch(key) or dot + kind not in (ENTRY, TEMPORARY, LAYOUT):
-            others += name != LOCK
-        elif dot + kind == ENTRY:
+            known += name == LOCK
+            continue
+        known += 1
+        if dot + kind == ENTRY:
             keys.append(key)
         elif dot + kind == TEMPORARY:
             temporary.append(name)
-    return Names(keys, temporary, others)
+    strange = set(os.listdir(folder.descriptor)) - set(plain)
+    return Names(keys, temporary, len(plain) - known + len(strange))
 
 
 def is_store(folder: Folder) -> bool:
@@ -117,23 +124,41 @@ def whole(folder: Folder, key: str, formats: Mapping[str, Format]) -> File | Non
     if file is None or isinstance(file.said, Miss):
         return file
     try:
-        data = folder.read(file.name)
+        with closing(folder.pieces(file.name, LONGEST)) as pieces:
+            return _summed(file, pieces, formats)
     except FileNotFoundError:
         return None
     except OSError as error:
         return replace(file, said=Miss("unreadable", error.strerror or str(error)))
-    said = judge(bytes(data[: file.said.start]), len(data), key)
-    if isinstance(said, Said):
-        if said.version == "3":
-            found = checksum([data[: CHECKSUM.start], data[CHECKSUM.stop :]]).decode()
-        else:
-            found = checksum_of_version_2(data)
-        if found != said.checksum:
-            said = Miss("damaged", f"checksum {found}, the header says {said.checksum}")
-    if isinstance(said, Said) and said.signature in formats:
-        fits = formats[said.signature].judge(bytes(data[: said.start]), len(data))
-        said = fits if isinstance(fits, Miss) else said
-    return replace(file, size=len(data), said=said)
+    except MemoryError:
+        return replace(file, said=Miss("unreadable", "there is not enough memory to read it"))
+
+
+def _summed(file: File, pieces: Iterator[tuple[memoryview, int]], formats: Mapping[str, Format]) -> File:
+    """The same as the file's pieces tell; it may be another one by now."""
+    first, size = next(pieces)
+    head = bytes(first[: 8 + int.from_bytes(first[:8], "little")])
+    said = judge(head, size, file.key)
+    if isinstance(said, Miss):
+        return replace(file, size=size, said=said)
+    older = said.version != "3"
+    digits = OLDER_CHECKSUM if older else CHECKSUM
+    found = sha256() if older else xxhash.xxh3_128()
+    for piece in (first[: digits.start], first[digits.stop :]):
+        found.update(piece)
+    total = len(first)
+    for piece, _ in pieces:
+        found.update(piece)
+        total += len(piece)
+    if total != size:
+        return replace(file, size=total, said=Miss("length", f"{total} bytes were read of {size}"))
+    if found.hexdigest() != said.checksum:
+        text = f"checksum {found.hexdigest()}, the header says {said.checksum}"
+        return replace(file, size=size, said=Miss("damaged", text))
+    if said.signature in formats:
+        fits = formats[said.signature].judge(head, size)
+        return replace(file, size=size, said=fits if isinstance(fits, Miss) else said)
+    return replace(file, size=size, said=said)
 
 
 def _by_header(folder: Folder, key: str) -> File | None:
@@ -149,6 +174,8 @@ def _by_header(folder: Folder, key: str) -> File | None:
         return None
     except OSError as error:
         return File(key, size, written, Miss("unreadable", error.strerror or str(error)))
+    except MemoryError:
+        return File(key, size, written, Miss("unreadable", "there is not enough memory to read it"))
     return File(key, size, written, judge(head, size, key))
 
 
@@ -180,7 +207,7 @@ def _said(head: bytes, header: dict[str, Any], start: int) -> Said | Miss:
         check, index, key, parent, signature, stateful, tokens = (each.decode() for each in found.groups())
         return Said("3", signature, key, parent or None, int(tokens), start, check, int(index), stateful == "1")
     if version not in ("1", "2"):
-        return Miss("version", f"version {version!r}, only 2 and 3 are known")
+        return Miss("version", f"version {short(version)}, only 2 and 3 are known")
     if version == "1" or "signature" not in metadata:
         return Miss("version" if version == "1" else "signature", "has no signature: nobody knows what it means")
     if metadata.keys() != VERSION_2 or not all(
@@ -205,12 +232,12 @@ def _fills(header: dict[str, Any], payload: int, version: str) -> Miss | None:
             or not isinstance(each, dict)
             or each.keys() != {"dtype", "shape", "data_offsets"}
         ):
-            return Miss("header", f"does not say what {_short(name)} is")
+            return Miss("header", f"does not say what {short(name)} is")
         dtype, shape, offsets = (each[field] for field in FIELDS)
         right = isinstance(dtype, str) and dtype in SIZES and _naturals(shape, SIDES) and _naturals(offsets, 2)
         if not right or len(offsets) != 2 or offsets[1] - offsets[0] != prod(shape) * SIZES[dtype]:
-            wrong = f"is {_short(dtype)} of shape {_short(shape)}, and lies at {_short(offsets)}"
-            return Miss("header", f"{name} {wrong}")
+            wrong = f"is {short(dtype)} of shape {short(shape)}, and lies at {short(offsets)}"
+            return Miss("header", f"{short(name)} {wrong}")
         lie.append((offsets[0], offsets[1]))
     ends = [0, *(stop for _, stop in sorted(lie))]
     if [start for start, _ in sorted(lie)] != ends[:-1]:
@@ -230,8 +257,3 @@ def _naturals(value: Any, most: int) -> bool:
     """Whether it is a list of at most so many natural numbers."""
     small = type(value) is list and len(value) <= most
     return small and all(type(each) is int and 0 <= each <= LARGEST for each in value)
-
-
-def _short(value: Any) -> str:
-    """What a header says, in few words."""
-    return repr(value)[:100]

@@ -18,9 +18,24 @@ from typing import Any
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import buffer
-from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, views
+from kvspec_torch.disk.frames import (
+    CODES,
+    DIGEST,
+    LARGEST,
+    START,
+    Entry,
+    Frame,
+    Frames,
+    Header,
+    Miss,
+    entry,
+    short,
+    views,
+)
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
+CHECKSUM = slice(8 + len(START), 8 + len(START) + 64)
+"""Where in a file of version 2 the checksum stands."""
 
 
 def name_in_version_2(path: str) -> str:
@@ -37,9 +52,8 @@ def in_version_2(header: Mapping[str, Any]) -> bytes:
 
 def checksum_of_version_2(data: memoryview) -> str:
     """Over all bytes of a file but the checksum's own 64 digits (E5)."""
-    digits = slice(8 + len(START), 8 + len(START) + 64)
-    found = sha256(data[: digits.start])
-    found.update(data[digits.stop :])
+    found = sha256(data[: CHECKSUM.start])
+    found.update(data[CHECKSUM.stop :])
     return found.hexdigest()
 
 
@@ -53,19 +67,19 @@ def judge_other(frames: Frames, head: bytes, size: int) -> Header | Miss:
     if version == "3":
         return Miss("header", "is not written in the one way")
     if version != "2":
-        return Miss("version", f"version {version!r}, only 2 and 3 are known")
+        return Miss("version", f"version {short(version)}, only 2 and 3 are known")
     if "signature" not in metadata:
         return Miss("signature", "has none: nobody knows what its bytes mean")
     if metadata.keys() != FIELDS:
         return Miss("header", f"has not exactly the fields {', '.join(sorted(FIELDS))}")
     if metadata["signature"] != frames.signature:
-        return Miss("signature", f"signature {metadata['signature']!r}, {frames.signature} is wanted")
+        return Miss("signature", f"signature {short(metadata['signature'])}, {frames.signature} is wanted")
     parent = metadata["parent"] or None
     digests = [metadata["key"], metadata["checksum"], *([] if parent is None else [parent])]
     if not all(map(DIGEST.fullmatch, digests)):
         return Miss("header", "its keys and its checksum are no SHA-256 in lower case")
     if metadata["tokens"] != str(frames.layout.block_size):
-        return Miss("header", f"{metadata['tokens']!r} tokens")
+        return Miss("header", f"{short(metadata['tokens'])} tokens")
     if not head.startswith(in_version_2(header)):
         return Miss("header", "is not written in the one way")
     if size > frames.largest:
@@ -106,10 +120,10 @@ def _starts(frame: Frame, told: Mapping[str, Any]) -> list[int] | Miss:
             return Miss("header", f"does not say what {tensor.path} is")
         offsets = said["data_offsets"]
         if said["dtype"] != CODES[tensor.dtype] or not _are(said["shape"], [1, *tensor.shape]):
-            return Miss("header", f"{tensor.path} is {said['dtype']!r} of shape {said['shape']!r}")
+            return Miss("header", f"{tensor.path} is {short(said['dtype'])} of shape {short(said['shape'])}")
         size = prod(tensor.shape) * WIDTHS[tensor.dtype]
         if type(offsets) is not list or len(offsets) != 2 or not _are(offsets, [offsets[0], offsets[0] + size]):
-            return Miss("header", f"{tensor.path} lies at {offsets!r}")
+            return Miss("header", f"{tensor.path} lies at {short(offsets)}")
         found.append((offsets[0], offsets[1]))
     inner = sorted(found)
     if len(told) - 1 != len(found) or [start for start, _ in inner] != [0, *(stop for _, stop in inner)][:-1]:
@@ -152,4 +166,4 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no(text: str) -> Any:
-    raise ValueError(f"{text} is no integer")
+    raise ValueError(f"{short(text)} is no integer")
