@@ -295,9 +295,12 @@ class BlockStore:
 
     def _make_way(self, key: str) -> None:
         """Write until there is room in the queue."""
+        failed: set[str | None] = set()  # each goes to the end of the queue, the others come before it
         while self._full() and key not in self._core.queue:
             report = self._step()
-            if self._full() and not report.progress and report.status != "idle":
+            again = report.status != "failed" or report.key in failed or report.key in self._core.writing
+            failed.add(report.key)
+            if again and self._full() and not report.progress and report.status != "idle":
                 raise Refused(f"entry {key}: the queue is full and cannot be written: {report.reason}")
 
     def _full(self) -> bool:

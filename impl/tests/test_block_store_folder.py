@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
-from kvspec_torch.block_store import BlockStore
+from kvspec_torch.block_store import BlockStore, Unwritten
 from kvspec_torch.blocks import Cache
 from kvspec_torch.disk import lock
-from kvspec_torch.entry_format import Miss, key_of
+from kvspec_torch.entry_format import Miss, chain, key_of
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.members.parts import same
 
@@ -156,3 +156,39 @@ def test_a_reader_meets_what_is_no_file(tmp_path: Path) -> None:
         path.unlink()
         path.mkdir()
         assert reader.restore(TOKENS).position == 0
+
+
+@pytest.mark.parametrize("writer", [False, True])
+@pytest.mark.parametrize("ending", ["temporary", "safetensors"])
+def test_a_folder_in_the_way_of_an_entry_stops_no_other(ending: str, writer: bool, tmp_path: Path) -> None:
+    """It fails alone, the report says why; it is written when the folder is gone."""
+    keys = chain(TOKENS, 2, LAYOUT.signature)
+    (tmp_path / f"{keys[1]}.{ending}").mkdir()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, slots=3, writer=writer) as store:
+        assert store.save_prefix(TOKENS[:20], cached(20)) == keys[:10]
+        with pytest.raises(Unwritten, match=r"directory|File exists") as failed:
+            store.flush()
+        told = {report.key: report for report in failed.value.reports if report.status == "failed"}
+        assert list(told) == [keys[1]]
+        assert "cannot be deleted" not in told[keys[1]].reason
+        assert (store.stats().queued, store.stats().entries) == (1, 9)
+        assert same_caches(store.restore(TOKENS), cached(20)), "the queue has it"
+        other = store.save(None, [1, 2], cached(2).block(0))
+        with pytest.raises(Unwritten):
+            store.flush()
+        assert (tmp_path / f"{other}.safetensors").is_file()
+        (tmp_path / f"{keys[1]}.{ending}").rmdir()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True) as store:
+        assert same_caches(store.restore(TOKENS), cached(20))
+
+
+@pytest.mark.parametrize("ending", ["temporary", "safetensors"])
+def test_a_store_with_a_folder_in_the_way_is_closed(ending: str, tmp_path: Path) -> None:
+    keys = chain(TOKENS, 2, LAYOUT.signature)
+    (tmp_path / f"{keys[0]}.{ending}").mkdir()
+    store = BlockStore(tmp_path, LAYOUT, budget=LARGE, writer=False)
+    store.save_prefix(TOKENS[:6], cached(6))
+    with pytest.raises(Unwritten, match="1 entries are queued"):
+        store.close()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        assert store.stats().entries == 2
