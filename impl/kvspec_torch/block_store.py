@@ -29,11 +29,15 @@ from kvspec_torch.disk.upgrading import Upgraded, upgrade
 from kvspec_torch.disk.writer import Writer
 from kvspec_torch.entry_format import Entry, Format, Miss, extended, key_of
 from kvspec_torch.errors import Misuse, Refused
+from kvspec_torch.members.parts import device_of
 from kvspec_torch.store import Store
 from kvspec_torch.tokens import Tokens, tokens_of
 
 KEPT = 4096
 """So many reports of what went well are kept for the next `flush`, and so many of what went wrong, one of each kind."""
+
+LAYER = [name for name in vars(Files) if not name.startswith("_")]
+"""What a `Files` layer can do."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class BlockStore:
     ) -> None:
         self._format, self._process = Format(layout), os.getpid()
         self._lock: Lock | None = None
+        if not isinstance(folder, Path | str) and not all(callable(getattr(folder, each, None)) for each in LAYER):
+            raise Misuse(f"folder: a path is wanted, a str or a Path, not {folder!r}")
         self._folder = _folder(folder) if isinstance(folder, Path | str) else None
         files: Files = self._folder or folder  # type: ignore[assignment]
         self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
@@ -179,7 +185,10 @@ class BlockStore:
     def restore(self, tokens: Tokens, device: torch.device | str = "cpu") -> Cache:
         """A cache at the end of the longest prefix of these tokens that is stored whole (B4, B5, E4)."""
         self._open()
-        return restored(self._core, self._keys(tokens_of(tokens)), device)
+        found = tokens_of(tokens)
+        if (wanted := device_of(device)).type == "meta":
+            raise Misuse("device: 'meta' keeps no bytes, nothing can be restored to it")
+        return restored(self._core, self._keys(found), wanted)
 
     def evict(self, key: str) -> None:
         """Delete an entry's file; `Misuse` if there is none, `OSError` if that fails."""
@@ -355,3 +364,5 @@ def _folder(path: Path | str) -> Folder:
         return Folder(path)
     except OSError as error:
         raise Refused(f"{path} cannot be opened: {error}") from error
+    except ValueError as error:  # a NUL, or what no name in a file system can be
+        raise Misuse(f"folder: {str(path)!r} is no path") from error

@@ -88,6 +88,9 @@ class Format(Frames):
         fit_block(self, block)
         if not self.legal(block.index):
             raise Misuse(f"block {block.index}: no prefix is so long")
+        for path, part in block.parts.items():
+            if part.is_meta:
+                raise Misuse(f"block {block.index}: {path}: is on meta, there are no bytes to save")
         frame = self.frame(block.index, block.stateful)
         head = self.head(frame, b"0" * 32, key, parent, block.index, block.stateful)
         data = buffer(len(head) + frame.payload)

@@ -57,7 +57,7 @@ class Store:
             ("piece", piece, 1),
         ):  # fmt: skip
             if type(value) is not int or value < least:
-                raise Misuse(f"{name}: {value!r}, at least {least} is wanted")
+                raise Misuse(f"{name}: a whole number from {least} is wanted, not {value!r}")
         self.files, self.format = files, form
         self.budget, self.slots, self.memory, self.evictions = budget, slots, memory, evictions
         self.piece, self.again, self.read_only = piece, again, read_only
