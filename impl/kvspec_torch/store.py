@@ -361,9 +361,11 @@ class Store:
             index = self.shelf.place(key)
         if isinstance(found, memoryview):
             entry = self.format.read(found, key, index)
+        elif isinstance(found, FileNotFoundError):  # somebody deleted it
+            entry = Miss("absent", f"entry {key} is not in the store any more: its file is gone")
         else:
             entry = found if isinstance(found, Miss) else Miss("unreadable", str(found))
-        if isinstance(entry, Miss) and (entry.reason != "unreadable" or isinstance(found, FileNotFoundError)):
+        if isinstance(entry, Miss) and entry.reason != "unreadable":
             with self.lock:
                 self.shelf.doubt(key, known)
         return entry

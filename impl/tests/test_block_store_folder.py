@@ -2,6 +2,8 @@
 
 import errno
 import os
+import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +194,33 @@ def test_a_store_with_a_folder_in_the_way_is_closed(ending: str, tmp_path: Path)
         store.close()
     with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
         assert store.stats().entries == 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "FIFO", "socket"])
+def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    (tmp_path / "target").write_bytes(b"somebody else's")
+    with socket.socket(socket.AF_UNIX) as bound:
+        make: dict[str, Any] = {"folder": os.mkdir, "link": partial(os.symlink, "target"), "FIFO": os.mkfifo}
+        (make | {"socket": bound.bind})[kind]("lock")
+        with pytest.raises(Refused, match=f"lock in it is a {kind}, a plain file is wanted"):
+            BlockStore(tmp_path, LAYOUT, budget=LARGE)
+    BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True).close()
+    assert (tmp_path / "target").read_bytes() == b"somebody else's"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_somebody_deleted_is_absent(read_only: bool, tmp_path: Path) -> None:
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        keys = store.save_prefix(TOKENS[:4], cached(4))
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=read_only) as store:
+        (tmp_path / f"{keys[1]}.safetensors").unlink()
+        for _ in range(2):
+            found = store.load(keys[1])
+            assert isinstance(found, Miss)
+            assert found.reason == "absent"
+            assert "Errno" not in found.text
+            assert store.restore(TOKENS).position == 2
+        if not read_only:
+            assert store.save_prefix(TOKENS[:4], cached(4)) == keys
+            assert same_caches(store.restore(TOKENS), cached(4))
