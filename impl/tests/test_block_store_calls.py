@@ -15,7 +15,7 @@ LAYOUT = Layout("toy", 2, (Plain((Part("k", (), "uint8"),)),))
 LARGE = 2**20
 
 
-@pytest.mark.parametrize("folder", [None, 3, True, b"blocks", ["blocks"], object()], ids=repr)
+@pytest.mark.parametrize("folder", [None, 3, True, b"blocks", ["blocks"], 1.5], ids=repr)
 def test_what_is_no_folder(folder: Any) -> None:
     for read_only in (False, True):
         with pytest.raises(Misuse, match="folder: a path is wanted"):
