@@ -1,11 +1,12 @@
 """`kvspec store`: looks after the folder of a store, without an engine: verify, upgrade, gc, stats, torture.
 
 Each file tells what it is, so that no command has to be told a layout. `verify` and `stats` only read, beside a running
-engine too; `upgrade` and `gc` need the folder for themselves. All may be stopped at any moment: an entry is there whole
-or not at all.
+engine too; `gc` needs the folder for itself, and `upgrade` if there is something to upgrade. All may be stopped at any moment:
+an entry is there whole or not at all.
 """
 
 import contextlib
+import errno
 import re
 import shlex
 from collections import Counter
@@ -35,6 +36,14 @@ UNITS = {"": 1} | {
 } | {"b": 1}  # fmt: skip
 ENDLESS = 2**62
 """Bytes that no folder has."""
+
+REMEDIES = {
+    errno.EACCES: "run it as the user whose folder it is, or change who may read and write it (chmod, chown)",
+    errno.EPERM: "run it as the user whose folder it is, or change who may read and write it (chmod, chown)",
+    errno.EROFS: "mount it so that it can be written; verify and stats only read",
+    errno.ENOSPC: "make room on the disk, then try again",
+}
+"""What to do when the system refuses."""
 
 
 def named(_: object, tokens: Sequence[Token]) -> Path:
@@ -232,17 +241,22 @@ def opened(path: Path) -> "Iterator[Folder]":
     from kvspec_torch.disk.files import Folder
     from kvspec_torch.disk.looking import is_store
 
-    if not path.exists():
-        raise BadInput(f"{path}: there is no such folder")
-    if not path.is_dir():
-        raise BadInput(f"{path}: is not a folder; name the folder of a store")
-    files = Folder(path)
     try:
-        if not is_store(files):
-            raise BadInput(f"{path}: is not a store: it has neither entries nor a lock; name the folder of a store")
-        yield files
-    finally:
-        files.close()
+        if not path.exists():
+            raise BadInput(f"{path}: there is no such folder")
+        if not path.is_dir():
+            raise BadInput(f"{path}: is not a folder; name the folder of a store")
+        files = Folder(path)
+        try:
+            if not is_store(files):
+                raise BadInput(f"{path}: is not a store: it has neither entries nor a lock; name the folder of a store")
+            yield files
+        finally:
+            files.close()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise BadInput(hindered(path, error)) from None
 
 
 @contextlib.contextmanager
@@ -254,7 +268,16 @@ def refused(folder: Path) -> Iterator[None]:
         yield
     except Refused as error:
         text = str(error)
+        if isinstance(error.__cause__, OSError) and "in use by" not in text:
+            raise BadInput(hindered(folder, error.__cause__)) from None
         raise BadInput(f"{text}; end it first" if "in use by" in text else text) from None
+
+
+def hindered(folder: Path, error: OSError) -> str:
+    """What the system did not let be done in a folder, and what to do about it."""
+    name = error.filename if isinstance(error.filename, str) and error.filename != str(folder) else ""
+    remedy = REMEDIES.get(error.errno or 0, "see to that, then try again")
+    return f"{folder}: {name}{': ' if name else ''}{error.strerror or error}; {remedy}"
 
 
 def parsed(option: str, text: str) -> int:

@@ -1,5 +1,6 @@
 """`kvspec store verify | upgrade | gc | stats`: what they find, delete and write, on folders of many small entries."""
 
+import errno
 import fcntl
 import json
 import os
@@ -148,6 +149,37 @@ def test_stats(kvspec, shelf: Path) -> None:
     assert "unknown" in shown
 
 
+@pytest.mark.parametrize(
+    ("name", "method"), [("verify", "names"), ("stats", "names"), ("upgrade", "__init__"), ("gc", "unlink")]
+)
+def test_what_the_system_does_not_allow(
+    kvspec, shelf: Path, name: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*given: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(shelf) if method == "__init__" else 7)
+
+    stock(shelf, 2)
+    monkeypatch.setattr(Folder, method, refuses)
+    done = kvspec("store", name, shelf, *(("--budget", 0) if name == "gc" else ()))
+    remedy = "run it as the user whose folder it is, or change who may read and write it (chmod, chown)"
+    assert (done.status, done.complaint) == (2, f"kvspec: {shelf}: Permission denied; {remedy}")
+
+
+def test_a_folder_that_can_only_be_read(kvspec, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = os.open
+
+    def refuses(path: Any, flags: int, *more: Any, **others: Any) -> int:
+        if path == "lock":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opens(path, flags, *more, **others)
+
+    stock(shelf, 2)
+    monkeypatch.setattr(os, "open", refuses)
+    done = kvspec("store", "gc", shelf, "--budget", 0)
+    assert done.complaint.startswith(f"kvspec: {shelf}: lock: Read-only file system; mount it so that it can be")
+    assert kvspec("store", "verify", shelf).status == 0
+
+
 def test_one_is_not_many(kvspec, shelf: Path) -> None:
     keys = stock(shelf, 2)
     assert "  2 blocks, 8 tokens" in kvspec("store", "stats", shelf).out
@@ -207,6 +239,9 @@ def test_a_store_that_is_in_use(kvspec, shelf: Path, name: str) -> None:
         assert done.complaint == f"kvspec: {shelf} is in use by process 12345; end it first"
         assert kvspec("store", "verify", shelf).status == 0
         assert kvspec("store", "stats", shelf).status == 0
+        for old in shelf.glob("*.safetensors"):
+            old.unlink()
+        assert kvspec("store", "upgrade", shelf).status == 0, "there is nothing to do"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """`kvspec store torture`: its figures, its statuses, and that a planted fault makes it fail."""
 
 import json
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
 from kvspec_cli.torture import Tortured
+from kvspec_diff.torture.plants import PLANTS
 
+DOCS = Path(__file__).parents[2] / "docs"
 SMALL = ("--only", "power", "--programs", 3)
 
 
@@ -30,6 +34,11 @@ def test_a_planted_fault(kvspec) -> None:
     assert "\nReproduce: kvspec store torture --only power --kills 1000 --programs 3" in shown.out
     assert "--seed 0 --planted no-fsync" in shown.out
     assert "power: misread: " in shown.out
+
+
+def test_the_faults_that_can_be_planted_are_documented() -> None:
+    rows = re.findall(r"\| (\w+) \| `([a-z-]+)` \| ", (DOCS / "store.md").read_text())
+    assert rows == [(plant.part, name) for name, plant in PLANTS.items()]
 
 
 @pytest.mark.parametrize(

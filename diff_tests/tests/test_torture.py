@@ -1,11 +1,13 @@
 """`kvspec store torture` in small: nothing is lost, and each part notices its planted faults. At night: all of it."""
 
+import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +48,34 @@ def test_a_part_that_falls_over_has_failed() -> None:
     assert not part.ok
     part = apart("nothing of the kind", Asked(planted="unchecked", every=0), NOTHING)
     assert (part.ok, part.what, part.failed) == (False, "fell over", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_part_ends_with_the_process_that_asked_for_it(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kvspec_cli", "store", "torture", "--only", "kills", "--kills", "100000"]
+    asking = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL)
+    wait(lambda: any(tmp_path.glob("kvspec-torture-*/kvspec-torture-*/*.safetensors")))
+    asking.send_signal(number)
+    asking.wait()
+    wait(lambda: not list(tmp_path.iterdir()))
+    wait(lambda: not processes(str(tmp_path)))
+
+
+def wait(come: Callable[[], bool]) -> None:
+    """Until it is so."""
+    until = time.monotonic() + 60
+    while not come():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def processes(text: str) -> list[str]:
+    """Those that have this in their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [str(path)] * (text.encode() in path.read_bytes())
+    return found
 
 
 def test_what_goes_wrong_in_one_part_is_not_planted_in_another() -> None:

@@ -62,7 +62,7 @@ def apart(name: str, asked: Asked, tell: Tell) -> Part:
     """The same in a process of its own, in a folder that is deleted. A part that falls over has failed."""
     with tempfile.TemporaryDirectory(prefix="kvspec-torture-", ignore_cleanup_errors=True) as base:
         os.chmod(base, 0o755)  # one part looks at it as nobody
-        command = [sys.executable, "-m", "kvspec_diff.torture", name, msgspec.json.encode(asked).decode()]
+        command = [sys.executable, "-m", "kvspec_diff.torture", name, msgspec.json.encode(asked).decode(), base]
         process, start = Process(command, os.environ | {"TMPDIR": base}), time.monotonic()
         try:
             while True:
