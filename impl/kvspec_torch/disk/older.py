@@ -13,12 +13,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from math import prod
+from reprlib import repr as brief
 from typing import Any
 
 from kvspec.members import WIDTHS
 
 from kvspec_torch.disk.files import buffer
 from kvspec_torch.disk.frames import CODES, DIGEST, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, views
+
+DIGITS = 20
+"""No number in a header has more."""
 
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
 
@@ -106,10 +110,10 @@ def _starts(frame: Frame, told: Mapping[str, Any]) -> list[int] | Miss:
             return Miss("header", f"does not say what {tensor.path} is")
         offsets = said["data_offsets"]
         if said["dtype"] != CODES[tensor.dtype] or not _are(said["shape"], [1, *tensor.shape]):
-            return Miss("header", f"{tensor.path} is {said['dtype']!r} of shape {said['shape']!r}")
+            return Miss("header", f"{tensor.path} is {brief(said['dtype'])} of shape {brief(said['shape'])}")
         size = prod(tensor.shape) * WIDTHS[tensor.dtype]
         if type(offsets) is not list or len(offsets) != 2 or not _are(offsets, [offsets[0], offsets[0] + size]):
-            return Miss("header", f"{tensor.path} lies at {offsets!r}")
+            return Miss("header", f"{tensor.path} lies at {brief(offsets)}")
         found.append((offsets[0], offsets[1]))
     inner = sorted(found)
     if len(told) - 1 != len(found) or [start for start, _ in inner] != [0, *(stop for _, stop in inner)][:-1]:
@@ -128,8 +132,16 @@ def header_of(head: bytes, size: int, longest: int) -> dict[str, Any] | Miss:
     if length > most:
         return Miss("length", f"a header of {length} bytes in {size}, where at most {most} are read")
     try:
-        header = json.loads(head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a field twice, a number that is no integer
+        header = json.loads(
+            head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no, parse_int=_int
+        )
+    except UnicodeDecodeError as error:
+        return Miss("header", f"cannot be read: byte {error.start} is no UTF-8")
+    except json.JSONDecodeError as error:
+        return Miss("header", f"cannot be read: is no JSON from character {error.pos} on")
+    except RecursionError:
+        return Miss("header", "cannot be read: is nested too deeply")
+    except _Odd as error:
         return Miss("header", f"cannot be read: {error}")
     metadata = header.get("__metadata__")
     if not isinstance(metadata, dict) or metadata.get("format") != "kvspec":
@@ -145,11 +157,21 @@ def _are(value: Any, wanted: list[Any]) -> bool:
     return whole and value == wanted
 
 
+class _Odd(Exception):
+    """JSON that no store writes."""
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise _Odd("a field is there twice")
     return found
 
 
 def _no(text: str) -> Any:
-    raise ValueError(f"{text} is no integer")
+    raise _Odd(f"{text[:30]} is no integer")
+
+
+def _int(text: str) -> int:
+    if len(text) > DIGITS:
+        raise _Odd(f"a number has {len(text)} digits")
+    return int(text)
