@@ -364,7 +364,7 @@ class Store:
         elif isinstance(found, FileNotFoundError):  # somebody deleted it
             entry = Miss("absent", f"entry {key} is not in the store any more: its file is gone")
         else:
-            entry = found if isinstance(found, Miss) else Miss("unreadable", str(found))
+            entry = found if isinstance(found, Miss) else Miss("unreadable", found.strerror or str(found))
         if isinstance(entry, Miss) and entry.reason != "unreadable":
             with self.lock:
                 self.shelf.doubt(key, known)

@@ -33,6 +33,9 @@ from kvspec_torch.disk.frames import (
     views,
 )
 
+DIGITS = 20
+"""No number in a header has more."""
+
 FIELDS = {"checksum", "format", "key", "parent", "signature", "tokens", "version"}
 CHECKSUM = slice(8 + len(START), 8 + len(START) + 64)
 """Where in a file of version 2 the checksum stands."""
@@ -142,8 +145,16 @@ def header_of(head: bytes, size: int, longest: int) -> dict[str, Any] | Miss:
     if length > most:
         return Miss("length", f"a header of {length} bytes in {size}, where at most {most} are read")
     try:
-        header = json.loads(head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a field twice, a number that is no integer
+        header = json.loads(
+            head[8 : 8 + length].decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no, parse_int=_int
+        )
+    except UnicodeDecodeError as error:
+        return Miss("header", f"cannot be read: byte {error.start} is no UTF-8")
+    except json.JSONDecodeError as error:
+        return Miss("header", f"cannot be read: is no JSON from character {error.pos} on")
+    except RecursionError:
+        return Miss("header", "cannot be read: is nested too deeply")
+    except _Odd as error:
         return Miss("header", f"cannot be read: {error}")
     metadata = header.get("__metadata__")
     if not isinstance(metadata, dict) or metadata.get("format") != "kvspec":
@@ -159,11 +170,21 @@ def _are(value: Any, wanted: list[Any]) -> bool:
     return whole and value == wanted
 
 
+class _Odd(Exception):
+    """JSON that no store writes."""
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise _Odd("a field is there twice")
     return found
 
 
 def _no(text: str) -> Any:
-    raise ValueError(f"{short(text)} is no integer")
+    raise _Odd(f"{text[:30]} is no integer")
+
+
+def _int(text: str) -> int:
+    if len(text) > DIGITS:
+        raise _Odd(f"a number has {len(text)} digits")
+    return int(text)
