@@ -10,7 +10,7 @@ unless it only reads.
 import atexit
 import os
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition
@@ -29,10 +29,15 @@ from kvspec_torch.disk.upgrading import Upgraded, upgrade
 from kvspec_torch.disk.writer import Writer
 from kvspec_torch.entry_format import Entry, Format, Miss, extended, key_of
 from kvspec_torch.errors import Misuse, Refused
+from kvspec_torch.members.parts import device_of
 from kvspec_torch.store import Store
+from kvspec_torch.tokens import Tokens, tokens_of
 
 KEPT = 4096
 """So many reports of what went well are kept for the next `flush`, and so many of what went wrong, one of each kind."""
+
+LAYER = [name for name in vars(Files) if not name.startswith("_")]
+"""What a `Files` layer can do."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ class BlockStore:
     ) -> None:
         self._format, self._process = Format(layout), os.getpid()
         self._lock: Lock | None = None
+        if not isinstance(folder, Path | str) and not all(callable(getattr(folder, each, None)) for each in LAYER):
+            raise Misuse(f"folder: a path is wanted, a str or a Path, not {folder!r}")
         self._folder = _folder(folder) if isinstance(folder, Path | str) else None
         files: Files = self._folder or folder  # type: ignore[assignment]
         self._good: deque[tuple[int, Report]] = deque(maxlen=KEPT)
@@ -131,13 +138,14 @@ class BlockStore:
 
     # Blocks.
 
-    def save(self, parent: str | None, tokens: Sequence[int], block: Block) -> str:
+    def save(self, parent: str | None, tokens: Tokens, block: Block) -> str:
         """Queue the block of these tokens after those of `parent`; its key. The tensors are copied.
 
         A block without its states never takes the place of one with them: then nothing is queued (B10).
         Raises `Refused` if the queue is full, or if the block exceeds the budget.
         """
         self._open_to_write()
+        tokens = tokens_of(tokens)
         if len(tokens) != self._format.layout.block_size:
             raise Misuse(f"{len(tokens)} tokens, a block has {self._format.layout.block_size}")
         key = key_of(parent, tokens, self.signature)
@@ -152,7 +160,7 @@ class BlockStore:
         found = self._core.read(key)
         return found.block if isinstance(found, Entry) else found
 
-    def save_prefix(self, tokens: Sequence[int], cache: Cache) -> list[str]:
+    def save_prefix(self, tokens: Tokens, cache: Cache) -> list[str]:
         """The keys of the whole blocks of a cache of these tokens, which are saved if they are not there yet.
 
         The last one is saved anew if only now it has its states. If the queue is full, this waits for the disk. Raises
@@ -161,6 +169,7 @@ class BlockStore:
         self._open_to_write()
         if not isinstance(cache, Cache) or cache.layout != self._format.layout:
             raise Misuse("the cache is not of the store's layout")
+        tokens = tokens_of(tokens)
         if len(tokens) != cache.position:
             raise Misuse(f"{len(tokens)} tokens, the cache is at {cache.position}")
         keys = self._keys(tokens)
@@ -173,10 +182,13 @@ class BlockStore:
             self._put(keys[index], keys[index - 1] if index else None, cut(cache, index))
         return keys
 
-    def restore(self, tokens: Sequence[int], device: torch.device | str = "cpu") -> Cache:
+    def restore(self, tokens: Tokens, device: torch.device | str = "cpu") -> Cache:
         """A cache at the end of the longest prefix of these tokens that is stored whole (B4, B5, E4)."""
         self._open()
-        return restored(self._core, self._keys(tokens), device)
+        found = tokens_of(tokens)
+        if (wanted := device_of(device)).type == "meta":
+            raise Misuse("device: 'meta' keeps no bytes, nothing can be restored to it")
+        return restored(self._core, self._keys(found), wanted)
 
     def evict(self, key: str) -> None:
         """Delete an entry's file; `Misuse` if there is none, `OSError` if that fails."""
@@ -268,10 +280,9 @@ class BlockStore:
 
     # What several of these need.
 
-    def _keys(self, tokens: Sequence[int]) -> list[str]:
+    def _keys(self, tokens: list[int]) -> list[str]:
         """The chain of a prefix; what it has in common with the last one is not worked out again."""
-        size, tokens = self._format.layout.block_size, list(tokens)  # its own: a slice may be a view of the caller's
-        known, keys = self._chain
+        size, (known, keys) = self._format.layout.block_size, self._chain
         shared = min(len(keys), len(tokens) // size)
         while shared and tokens[: shared * size] != (known if shared == len(keys) else known[: shared * size]):
             shared = shared // 2
@@ -293,9 +304,12 @@ class BlockStore:
 
     def _make_way(self, key: str) -> None:
         """Write until there is room in the queue."""
+        failed: set[str | None] = set()  # each goes to the end of the queue, the others come before it
         while self._full() and key not in self._core.queue:
             report = self._step()
-            if self._full() and not report.progress and report.status != "idle":
+            again = report.status != "failed" or report.key in failed or report.key in self._core.writing
+            failed.add(report.key)
+            if again and self._full() and not report.progress and report.status != "idle":
                 raise Refused(f"entry {key}: the queue is full and cannot be written: {report.reason}")
 
     def _full(self) -> bool:
@@ -350,3 +364,5 @@ def _folder(path: Path | str) -> Folder:
         return Folder(path)
     except OSError as error:
         raise Refused(f"{path} cannot be opened: {error}") from error
+    except ValueError as error:  # a NUL, or what no name in a file system can be
+        raise Misuse(f"folder: {str(path)!r} is no path") from error

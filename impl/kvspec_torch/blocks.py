@@ -13,7 +13,7 @@ from kvspec.members import Layout, Recurrent, Window
 
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.members.keeping import Kept, Ring, Sliced, kept
-from kvspec_torch.members.parts import Form, Parts, count_of, fit, same_parts
+from kvspec_torch.members.parts import Form, Parts, count_of, device_of, fit, same_parts
 
 LARGEST = 2**63 - 1
 """The largest number of a block."""
@@ -56,7 +56,7 @@ class Cache:
         self.form = Form(layout)
         self.layout = self.form.layout
         self.position = 0
-        self.device = torch.empty(0, device=device).device
+        self.device = device_of(device)
         self.kept = {path: kept(leaf, part, self.device) for path, (leaf, part) in self.form.members.items()}
 
     @property
@@ -173,8 +173,10 @@ def restore(layout: Layout, blocks: Sequence[Block | None], device: torch.device
 
 def fit_block(form: Form, block: Any) -> None:
     """See to it that a block has the parts that its layout wants: `Misuse` names the first that is wrong."""
-    if not isinstance(block, Block) or type(block.stateful) is not bool:
-        raise Misuse(f"a block is wanted that says whether it has its states, not {type(block).__name__}")
+    if not isinstance(block, Block):
+        raise Misuse(f"a block is wanted, not {type(block).__name__}")
+    if type(block.stateful) is not bool:
+        raise Misuse(f"stateful: True or False is wanted, not {block.stateful!r}")
     index = count_of("index", block.index)
     if index > LARGEST:
         raise Misuse(f"index: {index} is too large")

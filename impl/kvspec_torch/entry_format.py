@@ -18,9 +18,10 @@ import xxhash
 
 from kvspec_torch.blocks import Block, fit_block
 from kvspec_torch.disk.files import buffer
-from kvspec_torch.disk.frames import DIGEST, LARGEST, START, Entry, Frame, Frames, Header, Miss, entry, memory, views
+from kvspec_torch.disk.frames import DIGEST, START, Entry, Frame, Frames, Header, Miss, entry, memory, views
 from kvspec_torch.disk.older import judge_other, upgraded
 from kvspec_torch.errors import Misuse
+from kvspec_torch.tokens import Tokens, tokens_of
 
 __all__ = ["Entry", "Format", "Header", "Miss", "chain", "checksum", "digest", "extended", "key_of"]
 
@@ -39,28 +40,30 @@ METADATA = re.compile(
 # Names.
 
 
-def key_of(parent: str | None, tokens: Sequence[int], signature: str) -> str:
+def key_of(parent: str | None, tokens: Tokens, signature: str) -> str:
     """The name of the block of `tokens` after `parent`: a chain of SHA-256, the same everywhere (E6)."""
+    return _key_of(parent, tokens_of(tokens), signature)
+
+
+def _key_of(parent: str | None, tokens: list[int], signature: str) -> str:
+    """The same, of tokens that were checked."""
     before = b"\0" if parent is None else b"\1" + bytes.fromhex(digest("parent", parent))
-    for token in tokens:
-        if type(token) is not int or not 0 <= token <= LARGEST:
-            raise Misuse(f"{token!r} is no token")
     named = b"kvspec key\0" + bytes.fromhex(digest("signature", signature)) + before
     return sha256(named + struct.pack(f">{len(tokens)}Q", *tokens)).hexdigest()
 
 
-def chain(tokens: Sequence[int], block_size: int, signature: str) -> list[str]:
+def chain(tokens: Tokens, block_size: int, signature: str) -> list[str]:
     """The keys of the whole blocks of a prefix, each one's parent the one before it."""
     if type(block_size) is not int or block_size < 1:
         raise Misuse(f"block_size: {block_size!r}, at least 1 is wanted")
-    return extended([], tokens, block_size, signature)
+    return extended([], tokens_of(tokens), block_size, signature)
 
 
-def extended(keys: Sequence[str], tokens: Sequence[int], block_size: int, signature: str) -> list[str]:
-    """The same, where the first keys are known."""
+def extended(keys: Sequence[str], tokens: list[int], block_size: int, signature: str) -> list[str]:
+    """The same, of tokens that were checked, where the first keys are known."""
     found = list(keys)
     for start in range(len(keys) * block_size, len(tokens) // block_size * block_size, block_size):
-        found.append(key_of(found[-1] if found else None, tokens[start : start + block_size], signature))
+        found.append(_key_of(found[-1] if found else None, tokens[start : start + block_size], signature))
     return found
 
 
@@ -85,6 +88,9 @@ class Format(Frames):
         fit_block(self, block)
         if not self.legal(block.index):
             raise Misuse(f"block {block.index}: no prefix is so long")
+        for path, part in block.parts.items():
+            if part.is_meta:
+                raise Misuse(f"block {block.index}: {path}: is on meta, there are no bytes to save")
         frame = self.frame(block.index, block.stateful)
         head = self.head(frame, b"0" * 32, key, parent, block.index, block.stateful)
         data = buffer(len(head) + frame.payload)

@@ -57,7 +57,7 @@ class Store:
             ("piece", piece, 1),
         ):  # fmt: skip
             if type(value) is not int or value < least:
-                raise Misuse(f"{name}: {value!r}, at least {least} is wanted")
+                raise Misuse(f"{name}: a whole number from {least} is wanted, not {value!r}")
         self.files, self.format = files, form
         self.budget, self.slots, self.memory, self.evictions = budget, slots, memory, evictions
         self.piece, self.again, self.read_only = piece, again, read_only
@@ -69,6 +69,7 @@ class Store:
         self.acknowledged: set[str] = set()
         self.hot_bytes = self._writing_bytes = 0
         self._unsettled: dict[str, None] = {}  # names were changed since the folder was synced
+        self._in_the_way: set[str] = set()  # keys whose temporary name somebody else's file or folder has: not ours
         self._actions: list[Action] = []
         self._open()
 
@@ -223,19 +224,21 @@ class Store:
 
     def _write(self, key: str) -> OSError | None:
         """From the queue into a file of its own name; the error, if that fails before the name is there."""
-        temporary = key + TEMPORARY
+        temporary, created = key + TEMPORARY, False
         with self.lock:
             data = self.writing[key] = self.queue.pop(key)
             self._writing_bytes += len(data)
             self._did("begin", key)
         try:
             self.files.create(temporary)
+            created = True
             for start in range(0, len(data), self.piece):
                 self.files.write(temporary, data[start : start + self.piece])
             self.files.sync(temporary)
             self._did("sync", key)
             self.files.rename(temporary, key + ENTRY)
         except OSError as error:
+            self._in_the_way.update([key] * (not created and isinstance(error, FileExistsError)))
             return error
         with self.lock:
             del self.writing[key]
@@ -251,7 +254,9 @@ class Store:
             with suppress(FileNotFoundError):
                 self.files.unlink(key + TEMPORARY)
         except OSError as error:
-            return error
+            if key not in self._in_the_way:
+                return error
+        self._in_the_way.discard(key)
         with self.lock:
             if key in self.hot and key not in self.queue:
                 self._cool(key)
@@ -356,9 +361,11 @@ class Store:
             index = self.shelf.place(key)
         if isinstance(found, memoryview):
             entry = self.format.read(found, key, index)
+        elif isinstance(found, FileNotFoundError):  # somebody deleted it
+            entry = Miss("absent", f"entry {key} is not in the store any more: its file is gone")
         else:
             entry = found if isinstance(found, Miss) else Miss("unreadable", str(found))
-        if isinstance(entry, Miss) and (entry.reason != "unreadable" or isinstance(found, FileNotFoundError)):
+        if isinstance(entry, Miss) and entry.reason != "unreadable":
             with self.lock:
                 self.shelf.doubt(key, known)
         return entry

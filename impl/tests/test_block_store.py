@@ -304,9 +304,12 @@ def test_bad_calls_are_refused_and_change_nothing(call: Any, reason: str, store:
     assert store.stats() == before
 
 
-@pytest.mark.parametrize("option", [{"budget": 0}, {"slots": 0}, {"memory": -1}, {"evictions": True}, {"budget": 1.5}])
+ODD = [{"budget": odd} for odd in (0, 1.5, 1e9, True, "1GB", None)]
+
+
+@pytest.mark.parametrize("option", [*ODD, {"slots": 0}, {"memory": -1}, {"evictions": True}, {"slots": 8.0}])
 def test_bad_options(option: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(Misuse, match=f"{next(iter(option))}: "):
+    with pytest.raises(Misuse, match=f"{next(iter(option))}: a whole number from [01] is wanted"):
         BlockStore(tmp_path, PLAIN, **{"budget": LARGE, **option})
     BlockStore(tmp_path, PLAIN, budget=LARGE).close()
 

@@ -2,16 +2,18 @@
 
 import errno
 import os
+import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from kvspec.members import Layout, Part, Plain, Recurrent
-from kvspec_torch.block_store import BlockStore
+from kvspec_torch.block_store import BlockStore, Unwritten
 from kvspec_torch.blocks import Cache
 from kvspec_torch.disk import lock
-from kvspec_torch.entry_format import Miss, key_of
+from kvspec_torch.entry_format import Miss, chain, key_of
 from kvspec_torch.errors import Misuse, Refused
 from kvspec_torch.members.parts import same
 
@@ -156,3 +158,69 @@ def test_a_reader_meets_what_is_no_file(tmp_path: Path) -> None:
         path.unlink()
         path.mkdir()
         assert reader.restore(TOKENS).position == 0
+
+
+@pytest.mark.parametrize("writer", [False, True])
+@pytest.mark.parametrize("ending", ["temporary", "safetensors"])
+def test_a_folder_in_the_way_of_an_entry_stops_no_other(ending: str, writer: bool, tmp_path: Path) -> None:
+    """It fails alone, the report says why; it is written when the folder is gone."""
+    keys = chain(TOKENS, 2, LAYOUT.signature)
+    (tmp_path / f"{keys[1]}.{ending}").mkdir()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, slots=3, writer=writer) as store:
+        assert store.save_prefix(TOKENS[:20], cached(20)) == keys[:10]
+        with pytest.raises(Unwritten, match=r"directory|File exists") as failed:
+            store.flush()
+        told = {report.key: report for report in failed.value.reports if report.status == "failed"}
+        assert list(told) == [keys[1]]
+        assert "cannot be deleted" not in told[keys[1]].reason
+        assert (store.stats().queued, store.stats().entries) == (1, 9)
+        assert same_caches(store.restore(TOKENS), cached(20)), "the queue has it"
+        other = store.save(None, [1, 2], cached(2).block(0))
+        with pytest.raises(Unwritten):
+            store.flush()
+        assert (tmp_path / f"{other}.safetensors").is_file()
+        (tmp_path / f"{keys[1]}.{ending}").rmdir()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True) as store:
+        assert same_caches(store.restore(TOKENS), cached(20))
+
+
+@pytest.mark.parametrize("ending", ["temporary", "safetensors"])
+def test_a_store_with_a_folder_in_the_way_is_closed(ending: str, tmp_path: Path) -> None:
+    keys = chain(TOKENS, 2, LAYOUT.signature)
+    (tmp_path / f"{keys[0]}.{ending}").mkdir()
+    store = BlockStore(tmp_path, LAYOUT, budget=LARGE, writer=False)
+    store.save_prefix(TOKENS[:6], cached(6))
+    with pytest.raises(Unwritten, match="1 entries are queued"):
+        store.close()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        assert store.stats().entries == 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "FIFO", "socket"])
+def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    (tmp_path / "target").write_bytes(b"somebody else's")
+    with socket.socket(socket.AF_UNIX) as bound:
+        make: dict[str, Any] = {"folder": os.mkdir, "link": partial(os.symlink, "target"), "FIFO": os.mkfifo}
+        (make | {"socket": bound.bind})[kind]("lock")
+        with pytest.raises(Refused, match=f"lock in it is a {kind}, a plain file is wanted"):
+            BlockStore(tmp_path, LAYOUT, budget=LARGE)
+    BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=True).close()
+    assert (tmp_path / "target").read_bytes() == b"somebody else's"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_somebody_deleted_is_absent(read_only: bool, tmp_path: Path) -> None:
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        keys = store.save_prefix(TOKENS[:4], cached(4))
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE, read_only=read_only) as store:
+        (tmp_path / f"{keys[1]}.safetensors").unlink()
+        for _ in range(2):
+            found = store.load(keys[1])
+            assert isinstance(found, Miss)
+            assert found.reason == "absent"
+            assert "Errno" not in found.text
+            assert store.restore(TOKENS).position == 2
+        if not read_only:
+            assert store.save_prefix(TOKENS[:4], cached(4)) == keys
+            assert same_caches(store.restore(TOKENS), cached(4))

@@ -230,7 +230,7 @@ def test_other_misuse() -> None:
         (lambda: cache.read("keys"), "'keys': the cache has no such part"),
         (lambda: cache.block(3), "block 3: ends at 16, the cache is at 12"),
         (lambda: restore(LAYOUT, ["block"]), "a block is wanted"),
-        (lambda: restore(LAYOUT, [Block(0, blocks[0].parts, 1)]), "a block is wanted"),
+        (lambda: restore(LAYOUT, [Block(0, blocks[0].parts, 1)]), "stateful: True or False is wanted"),
         (lambda: restore(LAYOUT, [Block(2**63, {}, False)]), "index: 9223372036854775808 is too large"),
         (lambda: restore(ROWS, [Block(0, {}, False)]), "lacks states, and this layout has none"),
         (lambda: restore(ROWS, [blocks[0]]), "1.mean is missing"),

@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+import stat
 import weakref
 from contextlib import suppress
 
 from kvspec_torch.errors import Refused
 
 NAME = "lock"
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
 
 
 class Lock:
@@ -17,11 +19,17 @@ class Lock:
     """
 
     def __init__(self, folder: int, where: str) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._handle, flags = -1, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             self._handle = os.open(NAME, flags, 0o644, dir_fd=folder)
         except OSError as error:
+            _plain(folder, where)
             raise Refused(f"{where} cannot be written, it can only be read: {error}") from error
+        try:
+            _plain(folder, where)
+        except BaseException:
+            self.release()
+            raise
         _held.add(self)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,6 +53,15 @@ class Lock:
         with suppress(OSError):
             return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() or "unknown"
         return "unknown"
+
+
+def _plain(folder: int, where: str) -> None:
+    """Raises `Refused` if what has the name of the lock is no plain file: another process would not see it held."""
+    with suppress(OSError):
+        mode = os.stat(NAME, dir_fd=folder, follow_symlinks=False).st_mode
+        if not stat.S_ISREG(mode):
+            what = KINDS.get(stat.S_IFMT(mode), "no plain file")
+            raise Refused(f"{where}: {NAME} in it is {what}, a plain file is wanted: take it away")
 
 
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()

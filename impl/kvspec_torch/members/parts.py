@@ -126,6 +126,16 @@ def fit_one(what: str, value: Any, shape: tuple[int, ...], dtype: str) -> None:
         raise Misuse(f"{what}: a dense tensor is wanted, not {value.layout}")
 
 
+def device_of(device: Any) -> torch.device:
+    """The device of this name, if there is one. Raises `Misuse` otherwise."""
+    if not isinstance(device, str | torch.device):
+        raise Misuse(f"device: the name of one is wanted, such as 'cpu', not {device!r}")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        raise Misuse(f"device: {str(device)!r} cannot be used here: {str(error).partition(chr(10))[0]}") from error
+
+
 def count_of(name: str, value: Any) -> int:
     """`value` as an int that is not negative."""
     if isinstance(value, bool) or whole(name, value) < 0:
