@@ -1,7 +1,7 @@
 """`kvspec store`: looks after the folder of a store, without an engine: verify, upgrade, gc, stats, torture.
 
 Each file tells what it is, so that no command has to be told a layout. `verify` and `stats` only read, beside a running
-engine too; `gc` needs the folder for itself, and `upgrade` if there is something to upgrade. All may be stopped at any
+engine too; `gc` needs the folder for itself, and `upgrade` if there is something to do. All may be stopped at any
 moment: an entry is there whole or not at all.
 """
 
