@@ -21,7 +21,7 @@ def keep(files: Files, layout: Layout) -> None:
     name, text = layout.signature, msgspec.json.encode(layout, order="sorted")
     try:
         there = files.size(name + LAYOUT) == len(text) and files.read(name + LAYOUT) == text
-    except FileNotFoundError:
+    except OSError:  # it is not there, or is something else that no store needs
         there = False
     if not there:
         with suppress(OSError):
