@@ -224,3 +224,11 @@ def test_a_file_that_somebody_deleted_is_absent(read_only: bool, tmp_path: Path)
         if not read_only:
             assert store.save_prefix(TOKENS[:4], cached(4)) == keys
             assert same_caches(store.restore(TOKENS), cached(4))
+
+
+@pytest.mark.parametrize("ending", ["layout", "temporary"])
+def test_a_folder_in_the_way_of_a_layout_stops_nothing(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"{LAYOUT.signature}.{ending}").mkdir()
+    with BlockStore(tmp_path, LAYOUT, budget=LARGE) as store:
+        keys = store.save_prefix(TOKENS[:4], cached(4))
+        assert [report.status for report in store.flush()] == ["acknowledged"] * len(keys)
