@@ -7,7 +7,7 @@ take turns, round by round, and the turn changes: who was first is second next. 
 clock, and the folder synced.
 
 - `save`: blocks of eight layers, each with keys and values, 16 MiB a round, at least four blocks. Ours,
-  `kvspec_torch.BlockStore`, queues a block, which copies it, takes the checksum, writes, syncs, renames, syncs the
+  `block_store.BlockStore`, queues a block, which copies it, takes the checksum, writes, syncs, renames, syncs the
   folder, and is done when the entry is acknowledged. `safetensors.torch.save_file` writes the same tensors under a
   temporary name, which is synced and renamed, and the folder is synced; it has no checksum.
 - `restore`: ours finds the entries of the 1,000 blocks by the keys of their tokens, reads them, checks the header, the
