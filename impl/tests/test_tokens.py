@@ -46,7 +46,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("given", GOOD, ids=repr)
+@pytest.mark.parametrize("given", GOOD)
 def test_integers_in_one_row(given: Any, store: BlockStore) -> None:
     assert tokens_of(given) == PLAIN
     assert set(map(type, tokens_of(given))) == {int}
@@ -57,7 +57,7 @@ def test_integers_in_one_row(given: Any, store: BlockStore) -> None:
 
 
 @pytest.mark.parametrize("before", [False, True])
-@pytest.mark.parametrize("given", BAD, ids=repr)
+@pytest.mark.parametrize("given", BAD)
 def test_anything_else_is_refused_by_every_call(given: Any, before: bool, store: BlockStore) -> None:
     """An equal list of ints that came before changes nothing."""
     if before:
