@@ -29,8 +29,9 @@ STORED = ("test_blocks.py", "test_entry_format.py", "test_files.py", "test_prefi
 """Tests of reference modules that are not among these."""
 
 REPRESENTED = (
-    "test_blocks.py", "test_paged.py", "test_block_store.py", "test_block_store_disk.py", "test_block_store_folder.py",
-    "test_files.py", "test_looking.py",
+    "test_blocks.py", "test_paged.py", "test_block_store.py", "test_block_store_calls.py", "test_block_store_disk.py",
+    "test_block_store_folder.py", "test_block_store_processes.py", "test_entry_details.py", "test_files.py",
+    "test_looking.py", "test_miss_texts.py", "test_package.py", "test_tokens.py",
 )  # fmt: skip
 """Those of the fast implementation's caches and stores, which know nothing of pools."""
 
