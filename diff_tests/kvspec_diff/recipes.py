@@ -62,11 +62,37 @@ def _vllm(version: str) -> Recipe:
     )
 
 
+def _mlx_lm(version: str, mlx: str) -> Recipe:
+    return Recipe(
+        engine="mlx-lm",
+        oldest=version,
+        newest=version,
+        adapter="mlx-lm",
+        steps=(("the engine itself", (f"mlx[cpu]=={mlx}", "mlx-lm=={version}")),),
+        space=2**30,
+    )
+
+
+def _transformers(version: str) -> Recipe:
+    return Recipe(
+        engine="transformers",
+        oldest=version,
+        newest=version,
+        adapter="transformers",
+        steps=(("torch", ("torch==2.13.0",)), ("the engine itself", ("transformers=={version}",))),
+        pinned=("torch==2.13.0",),
+        space=2 * 2**30,
+    )
+
+
 RECIPES: tuple[Recipe, ...] = (
     _sglang("0.5.17", "0.5.18", transformers="5.12.1", more="xgrammar einops"),
     _sglang("0.5.23", "0.5.23", transformers="5.19.0", more=""),
     _vllm("0.26.0"),
     _vllm("0.33.0"),
+    _mlx_lm("0.31.3", mlx="0.31.2"),
+    _mlx_lm("0.32.2", mlx="0.32.4"),
+    _transformers("5.24.0"),
 )
 
 

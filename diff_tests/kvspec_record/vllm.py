@@ -23,6 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from kvspec_record import vllm_lookahead, vllm_plants, vllm_program, vllm_scheduler, vllm_warmup
 from kvspec_record.caller import Caller, RequestError, one_line
+from kvspec_record.planting import plant
 
 
 class Adapter:
@@ -38,8 +39,8 @@ class Adapter:
         """Import what is asked for, plant the faults. Raises `RequestError` for an unknown one."""
         logging.disable(logging.WARNING)
         self.version = version("vllm")
-        for plant in plants:
-            vllm_plants.plant(plant)
+        for each in plants:
+            plant(each, vllm_plants.PLANTS)
 
     def caller(self, pages: int, page_size: int, options: dict[str, Any]) -> Caller:
         """It has no pool of pages that could be driven by itself."""

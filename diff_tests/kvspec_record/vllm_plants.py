@@ -1,31 +1,14 @@
-"""Faults that can be planted into vLLM at run time, into its KV-cache manager and its scheduler, to see them found.
+"""Faults that can be planted into vLLM at run time, into its KV-cache manager and its scheduler, to see them found."""
 
-Each changes one line of one method of the installed release: the method's source is read, a fragment of it replaced,
-and the result compiled in its place. So a fault is in the release's own code, whichever release it is.
-"""
-
-import inspect
-import sys
-import textwrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm.v1.core import block_pool, kv_cache_manager, single_type_kv_cache_manager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from kvspec_record.caller import RequestError
+from kvspec_record.planting import Plant
 
 TYPES: Any = single_type_kv_cache_manager
-
-
-class Plant(NamedTuple):
-    """In `owner.method`, `old` becomes `new`."""
-
-    owner: Any
-    method: str
-    old: str
-    new: str
-
 
 OF_THE_SCHEDULER: dict[str, Plant] = {
     "preempt=keep_computed": Plant(Scheduler, "_preempt_request", "request.num_computed_tokens = 0", "pass"),
@@ -82,23 +65,3 @@ PLANTS: dict[str, Plant] = OF_THE_SCHEDULER | {
         TYPES.SingleTypeKVCacheManager, "add_local_computed_blocks", "self.block_pool.touch(new_computed_blocks)",
         "pass"),
 }  # fmt: skip
-
-
-def plant(name: str) -> None:
-    """Plant the fault; `RequestError` when it is unknown or the release has no place for it."""
-    if name not in PLANTS:
-        raise RequestError(f"unknown plant {name!r}: there are {', '.join(PLANTS)}")
-    owner, method, old, new = PLANTS[name]
-    place = owner if method in vars(owner) else next((base for base in owner.__mro__ if method in vars(base)), None)
-    source = "" if place is None else textwrap.dedent(inspect.getsource(vars(place)[method]))
-    if source.count(old) != 1:
-        raise RequestError(f"this release has no place for {name}: {owner.__name__}.{method} is written otherwise")
-    setattr(owner, method, compiled(place, method, source.replace(old, new)))
-
-
-def compiled(owner: Any, method: str, source: str) -> Any:
-    """The method as the source has it, in its module, with `super()` as in its class."""
-    wrapped = f"def make(__class__):\n{textwrap.indent(source, '    ')}\n    return {method}\n"
-    names: dict[str, Any] = {}
-    exec(compile(wrapped, f"<planted {method}>", "exec"), vars(sys.modules[owner.__module__]), names)
-    return names["make"](owner)

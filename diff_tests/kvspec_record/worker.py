@@ -24,7 +24,10 @@ from typing import Any, BinaryIO, Protocol
 from kvspec_record.caller import Caller, RequestError, one_line
 
 PROTOCOL = 1
-ADAPTERS = {"sglang": "kvspec_record.sglang", "vllm": "kvspec_record.vllm", "example": "kvspec_record.example"}
+ADAPTERS = {
+    "sglang": "kvspec_record.sglang", "vllm": "kvspec_record.vllm", "mlx-lm": "kvspec_record.mlx_lm",
+    "transformers": "kvspec_record.transformers", "example": "kvspec_record.example",
+}  # fmt: skip
 
 
 class Adapter(Protocol):
