@@ -25,15 +25,15 @@ HOST = [f"kvspec_torch.host.{module}" for module in ("pages", "rows", "deferred_
 FRONT = [f"kvspec_torch.{module}" for module in ("pages", "rows", "deferred_free", "forms", "states")]
 """What stands before both paths of the fast implementation."""
 
-STORED = ("test_blocks.py", "test_entry_format.py", "test_files.py", "test_prefixes.py", "test_store.py")
-"""Tests of reference modules that are not among these."""
+OF_POOLS = {
+    "reference": ("test_pages.py", "test_rows.py", "test_deferred_free.py", "test_reservation.py"),
+    "impl": ("test_pages.py", "test_rows.py", "test_deferred_free.py", "test_reservation.py", "test_batches.py",
+             "test_forms.py", "test_rewind.py"),
+}  # fmt: skip
+"""The tests that can notice a fault in a pool."""
 
-REPRESENTED = (
-    "test_blocks.py", "test_paged.py", "test_block_store.py", "test_block_store_calls.py", "test_block_store_disk.py",
-    "test_block_store_folder.py", "test_block_store_processes.py", "test_entry_details.py", "test_files.py",
-    "test_looking.py", "test_miss_texts.py", "test_package.py", "test_tokens.py",
-)  # fmt: skip
-"""Those of the fast implementation's caches and stores, which know nothing of pools."""
+OF_DEVICES = ("test_device.py",)
+"""Those of the device path, which notice one in what stands before it too."""
 
 ENTRIES = {"kvspec_reference": REFERENCE, "kvspec_torch": [*HOST, *FRONT]}
 SAMPLED = {"kvspec_reference": (REFERENCE, 3), "kvspec_torch": (HOST, 16)}
@@ -56,17 +56,12 @@ def sampled(faults: Sequence[Plant], one_in: int) -> list[Plant]:
 
 
 def own_tests(module: str) -> OwnTests:
-    """The tests of the module's package. Those of the device path cannot fail for a fault in the host path.
-
-    Nor can those of the fused step, which run in processes of their own, where there is no fault; nor those of the
-    store, which knows nothing of pages.
-    """
-    if module in REFERENCE:
-        return OwnTests(ROOT / "reference/tests", leave_out=STORED)
-    folder = ROOT / "impl/tests"
-    if module in FRONT:
-        return OwnTests(folder, ("host", "device"), leave_out=("test_fused.py", *REPRESENTED))
-    return OwnTests(folder, leave_out=("test_device.py", "test_fused.py", *REPRESENTED))
+    """The tests of the module's package that know of pools; those of the device path know nothing of the host's."""
+    floor = "reference" if module in REFERENCE else "impl"
+    folder, chosen = ROOT / floor / "tests", OF_POOLS[floor] + OF_DEVICES * (module in FRONT)
+    assert [name for name in chosen if not (folder / name).exists()] == [], "these are not there any more"
+    others = tuple(file.name for file in folder.glob("test_*.py") if file.name not in chosen)
+    return OwnTests(folder, ("host", "device") if module in FRONT else ("host",), leave_out=others)
 
 
 def tried(faults: Sequence[Plant]) -> Tally:
