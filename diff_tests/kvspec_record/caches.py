@@ -39,7 +39,7 @@ from typing import Any
 from kvspec_record import toy
 from kvspec_record.caller import raised
 
-MOST_ROWS = 63
+MOST_ROWS = 16
 """Rows of one object: a step that would lead to more means nothing."""
 
 Layers = list[Any]
