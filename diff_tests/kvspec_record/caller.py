@@ -7,6 +7,7 @@ it: the token last written to each slot. Written and read through the row's slot
 The caller never passes on what its contract forbids (a misuse): what an engine makes of that is asked by the probes.
 """
 
+import traceback
 from array import array
 from typing import Any, Protocol
 
@@ -347,3 +348,9 @@ def one_line(error: BaseException) -> str:
     """The exception's class and message on one line of at most 300 characters."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= 300 else text[:299] + "…"
+
+
+def raised(error: Exception) -> str:
+    """What was raised, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{one_line(error)} at `{last.line}` in {last.name}"

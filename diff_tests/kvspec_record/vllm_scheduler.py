@@ -22,7 +22,6 @@ that can be found; `published` events, `["stored", group, [hashes]]`, `["removed
 import functools
 import json
 import tempfile
-import traceback
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
 from kvspec_record import toy, vllm_lookahead, vllm_program
-from kvspec_record.caller import one_line
+from kvspec_record.caller import raised
 
 MOST = 400
 """Operations behind the program."""
@@ -123,12 +122,6 @@ class Published:
 def short(digest: Any) -> str:
     """A hash as it is told."""
     return digest.hex()[:12] if isinstance(digest, bytes) else f"{digest:x}"[:12]
-
-
-def raised(error: Exception) -> str:
-    """What was raised, and where."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{one_line(error)} at `{last.line}` in {last.name}"
 
 
 class Program:
