@@ -16,6 +16,9 @@ a row, of a kept state is taken modulo how many there are. All numbers are 0 or 
   the rows of o and then those of p; `extract o r`, one row: each makes a new object;
 - `state o`: what the cache hands out as its state is kept; `restore k`: a new object of the kept state k;
 - `slice o a n`: positions a to a + n, kept; `read o`: all that is held now, kept;
+- `export o`: all rows and states as bytes, in `exported`: `members`, what the cache is made of, as `kvspec.members` has
+  it, and `parts`, base64 by path. `import o k`: a new object like o, of the k-th of the question's `given`, objects of
+  `position` and `parts`; it is exported at once;
 - `filter o mask`: rows r with bit r of the mask stay, or row mask % rows where that is none; `extend o p`: p's rows
   come behind o's; `repeat o n`: each row n times, side by side; `reorder o k`: row r becomes what row (k + r * (1 + k %
   3)) % rows was. These change o.
@@ -34,6 +37,7 @@ path]: what that step handed out, which is not any more what it was. `final` is 
 Nothing here decides what is right.
 """
 
+from base64 import b64decode, b64encode
 from typing import Any
 
 from kvspec_record import toy
@@ -140,6 +144,15 @@ class Driver:
         """Its state cut into blocks of `size` positions, which are joined to a state, and an object of that."""
         raise NotImplementedError
 
+    def exported(self, made: Any) -> tuple[list[Any], dict[str, bytes]]:
+        """What a cache of one row is made of, as plain data of `kvspec.members`, and its parts by path: all rows, a
+        ring in the order of its slots, a state."""
+        raise NotImplementedError
+
+    def imported(self, like: Any, parts: dict[str, bytes], position: int) -> Any:
+        """An object of the same classes as another one, of such parts, through the engine's own way to restore."""
+        raise NotImplementedError
+
     def merge(self, some: list[Any]) -> Any:
         """An object with the rows of all."""
         raise NotImplementedError
@@ -171,6 +184,7 @@ class Program:
     def __init__(self, driver: Driver, question: Answer) -> None:
         self.driver = driver
         self.objects = [driver.fresh(question["layers"], question["rows"], question["dtype"])]
+        self.given: list[Answer] = question.get("given", [])
         self.states: list[Any] = []
         self.kept: list[tuple[int, Any, Answer]] = []  # the step, what was handed out, what was in it
         self.count = 0
@@ -238,6 +252,19 @@ class Program:
         if not self.states:
             raise Nothing("no state was kept")
         return self._made(self.driver.restore(self.states[k % len(self.states)]))
+
+    def _export(self, name: str, o: int) -> Answer:
+        return self._exported(self._object(o))
+
+    def _import(self, name: str, o: int, k: int) -> Answer:
+        given = self.given[k]
+        parts = {path: b64decode(data) for path, data in given["parts"].items()}
+        made = self.driver.imported(self._object(o), parts, given["position"])
+        return {**self._exported(made), **self._made(made)}
+
+    def _exported(self, made: Any) -> Answer:
+        members, parts = self.driver.exported(made)
+        return {"exported": {"members": members, "parts": {at: b64encode(data).decode() for at, data in parts.items()}}}
 
     def _made(self, made: Any) -> Answer:
         self.objects.append(made)

@@ -1,0 +1,70 @@
+"""What a cache that was restored answered, held against a cold prefill of its tokens (B2, B5, B7)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kvspec_record import toy
+
+from kvspec_diff.beside import Broken
+from kvspec_diff.caches.case import Setup
+from kvspec_diff.caches.kinds import Member, sight
+from kvspec_diff.caches.promises import LIST, Promises
+from kvspec_diff.persisting.case import told
+
+Answer = dict[str, Any]
+
+
+def judge(table: Promises, setup: Setup, tokens: list[int], answers: Iterable[tuple[int, Answer]]) -> None:
+    """Follow the answers, each with its number, to the steps on a restored cache of these tokens.
+
+    Raises `Broken` with the law.
+    """
+    for number, answer in answers:
+        name, before = answer["op"][0], tokens
+        tokens = told(tokens, number, answer)
+        if answer["status"] == "raised":
+            raise Broken("B2", f"{name} on what was restored: {answer['raised']}")
+        if name == "trim":
+            _trimmed(setup, before, answer)
+        for member in table.members(setup) if name == "append" else ():
+            if member.family == "state":
+                _states(member, tokens, answer)
+            else:
+                _reads(member, tokens, len(tokens) - len(before), answer)
+
+
+def _trimmed(setup: Setup, tokens: Sequence[int], answer: Answer) -> None:
+    """A trim is refused where what is needed has left a window, or a state would have to go back."""
+    stuck = any(
+        layer.kind == "arrays" or (layer.kind == "rotating" and len(tokens) >= dict(layer.parameters)["size"])
+        for layer in setup.every
+        if layer.kind != LIST
+    )
+    if answer["status"] != ("refused" if stuck else "done"):
+        raise Broken("B2", f"a trim of what was restored, of {len(tokens)} tokens: {answer['status']}")
+
+
+def _states(member: Member, tokens: Sequence[int], answer: Answer) -> None:
+    for entry, found in enumerate(answer["states"][member.path][0]):
+        wanted = 0
+        for token in tokens:
+            wanted = toy.fold(wanted, token, entry)
+        if found != wanted:
+            raise Broken("S2", f"{member.path}, {member.of}: entry {entry} is not that of {len(tokens)} tokens")
+
+
+def _reads(member: Member, tokens: Sequence[int], count: int, answer: Answer) -> None:
+    """What the last `count` tokens saw."""
+    for place, flat in enumerate(answer["reads"][member.path][0]):
+        query = len(tokens) - count + place
+        seen = [tuple(flat[i : i + 3]) for i in range(0, len(flat), 3)]
+        wanted = sight(member, query, alone=count == 1)
+        positions = [position for _, position, _ in seen]
+        where = f"{member.path}, {member.of}: the query at {query}"
+        if not wanted.must <= {*positions} <= wanted.may or len({*positions}) < len(positions):
+            law = "B7" if member.family == "window" else "B5"
+            raise Broken(law, f"{where} sees positions {sorted(positions)}, {sorted(wanted.must)} is right")
+        for content, position, value in seen:
+            right = toy.content(tokens[position])
+            if (content, value) != (right, right):
+                raise Broken("B2", f"{where} sees at position {position} what is not that token's")
