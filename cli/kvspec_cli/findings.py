@@ -77,7 +77,7 @@ def laws(text: str, known: Sequence[str], what: str) -> list[str]:
 
 
 def search(
-    comparison: "Batched[Any]", case: type, run: Callable[[Told], None], which: Asked, folder: Path, unaided: bool,
+    comparison: "Batched[Any, Any]", case: type, run: Callable[[Told], None], which: Asked, folder: Path, unaided: bool,
     screen: Screen,
 ) -> tuple[list[Known], list[Found]]:  # fmt: skip
     """Replay what is known, compare, make small and save what is not."""
@@ -189,7 +189,7 @@ def replay(path: Path, which: Asked, screen: Screen) -> int:
     scheduled = release_and_kind(path)[1] in schedulers.Case.KINDS
     finding: Finding[Any] = read(path, schedulers.Case) if scheduled else read(path, capacity.Case)
     with screen.progress(f"starting {which.name}"), Client(which.engine, which.version, which.plants) as client:
-        comparison: Batched[Any] = of_steps.Comparison(client) if scheduled else of_tables.Comparison(client)
+        comparison: Batched[Any, Any] = of_steps.Comparison(client) if scheduled else of_tables.Comparison(client)
         faults = comparison.replay(finding)
     case = msgspec.to_builtins(finding.case)
     (of_scheduler if scheduled else of_capacity)(screen, case)

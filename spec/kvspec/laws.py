@@ -76,6 +76,7 @@ COMPARED = {
     "P1": "A prefix that is found has the tokens that were asked for.",
     "P9": "What was in a cache before it was emptied cannot be found.",
     "P12": "A prefix that is found is whole blocks, and short of the last token.",
+    "B9": "Merging rows and extracting one gives it back: its dtype, its padding, its kept prefix, its absent slots.",
     "P15": "Replaying the events that were published yields what can be found.",
 }
 """Laws of subjects that no machine states yet: engines are compared with them, and nothing is proved."""
@@ -83,6 +84,9 @@ COMPARED = {
 OF_CAPACITY = tuple(law for law in LAWS if law[0] == "C")
 OF_SCHEDULERS = tuple(law for law in (*LAWS, *COMPARED) if law[0] in "ARP")
 """What an engine's tables, and what its scheduler is held against."""
+
+OF_CACHES = ("R1", "S1", "S2", "S3", "S4", "B1", "B2", "B3", "B4", "B5", "B7", "B8", "B9")
+"""What an engine's cache classes are held against."""
 
 STANDS_IN = {
     "D5": "impl/tests/test_deferred_free.py::test_what_is_handed_out_is_the_callers",

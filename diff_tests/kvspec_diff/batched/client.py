@@ -17,6 +17,9 @@ STARTING = 180.0
 ANSWERING = 120.0
 """Seconds that a batch may take."""
 
+BATCHED = ("capacity", "caches")
+"""Subjects that a worker is asked about in batches."""
+
 Question = dict[str, Any]
 
 
@@ -49,10 +52,10 @@ class Client:
         if (hello.subject, hello.version) != (engine, version):
             self.close()
             raise EngineError(f"{self.name}: the worker drives {hello.subject} {hello.version}")
-        if "capacity" not in hello.capabilities:
+        if not any(subject in hello.capabilities for subject in BATCHED):
             self.close()
             raise EngineError(f"{self.name}: its worker cannot be asked in batches")
-        self.offered = hello.plants
+        self.offered, self.capabilities = hello.plants, hello.capabilities
 
     def ask(self, questions: list[Question]) -> list[dict[str, Any]]:
         """The answers to one batch."""

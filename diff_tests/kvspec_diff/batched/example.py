@@ -9,6 +9,7 @@ class Client:
 
     engine, version = "vllm", "0.33.0"
     offered: ClassVar[tuple[str, ...]] = ()
+    capabilities: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def __init__(self, engine: str = "vllm", version: str = "0.33.0", plants: tuple[str, ...] = ()) -> None:
         self.fault = plants[0] if plants else ""

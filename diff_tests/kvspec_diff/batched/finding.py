@@ -1,6 +1,5 @@
 """Findings: a case on a release, the fault that it shows, and why; as files."""
 
-from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -8,7 +7,6 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import msgspec
 
 from kvspec_diff.batched.fault import Fault
-from kvspec_diff.lookahead import Row
 from kvspec_diff.recipes import EngineError
 
 
@@ -25,7 +23,7 @@ class Asked(Protocol):
     def question(self) -> dict[str, Any]:
         """As the worker takes it."""
 
-    def check(self, table: Mapping[str, Row], release: str) -> None:
+    def check(self, table: Any, release: str) -> None:
         """Raise `EngineError` for what the release has not got."""
 
     @property

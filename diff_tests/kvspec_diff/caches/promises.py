@@ -149,7 +149,7 @@ class Promises:
                 if all(each.where or not each.fits(name, operation, self.release) for each in self._promises):
                     yield f"{self.release}: nothing is said of {operation} on {name}"
             for path, (family, *numbers) in made.members.items():
-                if family not in NUMBERS or len(numbers) > NUMBERS[family]:  # type: ignore[index]
+                if family not in NUMBERS or len(numbers) > NUMBERS[family]:
                     yield f"{name}: member {path!r} has no family {family}{tuple(numbers)}"
                 for number in numbers:
                     if isinstance(number, str) and number not in {**made.parameters, **made.choices}:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kvspec.laws import OF_CAPACITY
 
 from kvspec_diff.batched.client import Client
-from kvspec_diff.batched.comparison import Batched
+from kvspec_diff.batched.comparison import LookingAhead
 from kvspec_diff.batched.fault import Fault, declines
 from kvspec_diff.capacity import programs
 from kvspec_diff.capacity.case import SMALLER, Case, judged
@@ -30,7 +30,7 @@ class Count(NamedTuple):
     warmups: int
 
 
-class Comparison(Batched[Case]):
+class Comparison(LookingAhead[Case]):
     """Compares. `declined` counts configurations that the engine said it does not take: they are in no cell."""
 
     LAWS, SMALLER = OF_CAPACITY, SMALLER

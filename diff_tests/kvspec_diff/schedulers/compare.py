@@ -9,7 +9,7 @@ from typing import Any, get_args
 from kvspec.laws import OF_SCHEDULERS
 
 from kvspec_diff.batched.client import Client
-from kvspec_diff.batched.comparison import Batched
+from kvspec_diff.batched.comparison import LookingAhead
 from kvspec_diff.batched.fault import Fault, declines
 from kvspec_diff.schedulers.case import Case, Policy
 from kvspec_diff.schedulers.judge import judge
@@ -30,7 +30,7 @@ def declined(answer: dict[str, Any]) -> bool:
     return any(declines(each.get("raised", "")) for each in answer.get("calls", ()))
 
 
-class Comparison(Batched[Case]):
+class Comparison(LookingAhead[Case]):
     """Compares. `declined` counts configurations that the engine said it does not take."""
 
     LAWS, SMALLER = OF_SCHEDULERS, SMALLER
