@@ -74,6 +74,8 @@ class Driver:
     """
 
     operations: tuple[str, ...] = ("append",)
+    storing: tuple[str, ...] = ()
+    """`("export", "import")` if it has those."""
 
     def fresh(self, layers: Layers, rows: int, dtype: str) -> Any:
         """An empty object."""
@@ -194,7 +196,7 @@ class Program:
         name, *numbers = op
         answer: Answer = {"op": op, "status": "done"}
         try:
-            if name not in self.driver.operations:
+            if name not in (*self.driver.operations, *self.driver.storing):
                 raise Misuse(f"the engine has no way to {name}")
             answer |= getattr(self, f"_{name}", self._make)(name, *numbers) or {}
         except Refused as why:

@@ -22,7 +22,9 @@ class Adapter:
     """The installed release, with the faults that were asked for."""
 
     name = "mlx-lm"
-    capabilities: ClassVar[dict[str, tuple[str, ...]]] = {"caches": mlx_lm_caches.MlxLm.operations}
+    capabilities: ClassVar[dict[str, tuple[str, ...]]] = {
+        "caches": mlx_lm_caches.MlxLm.operations, "stores": mlx_lm_caches.MlxLm.storing,
+    }  # fmt: skip
     page_sizes: ClassVar[dict[str, tuple[int, ...]]] = {}
     plants = tuple(mlx_lm_plants.PLANTS)
     probes = ()

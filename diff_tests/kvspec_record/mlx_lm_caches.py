@@ -28,7 +28,7 @@ import mlx.core as mx
 from mlx_lm.generate import _extend_cache, _merge_caches, maybe_quantize_kv_cache
 from mlx_lm.models import cache as classes
 
-from kvspec_record import mlx_lm_arrays, mlx_lm_forward, mlx_lm_states
+from kvspec_record import mlx_lm_arrays, mlx_lm_forward, mlx_lm_members, mlx_lm_states
 from kvspec_record.caches import Answer, Driver, Layers, Misuse, Nothing, Refused
 
 STEP = 256
@@ -115,6 +115,7 @@ class MlxLm(Driver):
         "append", "padded", "trim", "copy", "file", "state", "restore", "slice", "read", "reblock", "merge", "extract",
         "filter", "extend",
     )  # fmt: skip
+    storing = ("export", "import")
 
     def fresh(self, layers: Layers, rows: int, dtype: str) -> Made:
         """Empty caches; of several rows they are merged out of empty ones, as for prompts without a cache."""
@@ -231,6 +232,16 @@ class MlxLm(Driver):
             elif (rows := mlx_lm_states.held(part)) is not None:
                 answer["held"][path] = rows
         return answer
+
+    def exported(self, made: Made) -> tuple[list[Any], dict[str, bytes]]:
+        """See `kvspec_record.mlx_lm_members`."""
+        if made.batched or made.empty():
+            raise Nothing("a batch is not stored, nor is a cache that holds nothing")
+        return mlx_lm_members.members(made.caches), mlx_lm_members.parts(made.caches)
+
+    def imported(self, like: Made, parts: dict[str, bytes], position: int) -> Made:
+        """See `kvspec_record.mlx_lm_members`."""
+        return replace(like, caches=mlx_lm_members.put(like.caches, parts, position))
 
     def merge(self, some: list[Made]) -> Made:
         """A batch of single ones."""

@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
-from kvspec.laws import OF_CACHES
 from kvspec.members import Layout
 
 from kvspec_diff.batched.client import Client
 from kvspec_diff.batched.comparison import Batched
 from kvspec_diff.batched.fault import Fault
 from kvspec_diff.beside import Broken
-from kvspec_diff.caches.promises import Promises, load
+from kvspec_diff.caches import promises
+from kvspec_diff.caches.promises import Promises
 from kvspec_diff.persisting.case import Case, told
 from kvspec_diff.persisting.disk import Disk, Parts
 from kvspec_diff.persisting.judge import judge
@@ -25,8 +25,8 @@ from kvspec_diff.persisting.programs import SMALLER, draw
 BATCH = 20
 """Programs in a round trip."""
 
-PROGRAMS = 1000
-"""Programs, when nothing else is asked for."""
+LAWS = ("S2", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "E1")
+"""What a cache that is stored and restored is held against."""
 
 Answers = list[dict[str, Any]]
 
@@ -73,39 +73,53 @@ class Stored:
         return {"position": self.found, "parts": parts}
 
 
-class Comparison(Batched[Case]):
+class Comparison(Batched[Case, Promises]):
     """Compares. `counts` says how many programs there were, blocks that were stored, restores and what they found."""
 
-    LAWS, SMALLER = OF_CACHES, SMALLER
-    table: Promises
+    LAWS, SMALLER = LAWS, SMALLER
 
     def __init__(self, client: Client, *, laws: Collection[str] | None = None, seed: int = 0) -> None:
-        super().__init__(client, laws, seed, load(client.engine, client.version))
+        super().__init__(client, laws, seed)
         self.counts: Counter[str] = Counter()
 
+    def known_of(self, engine: str, version: str) -> Promises:
+        """What the release promises."""
+        return promises.load(engine, version)
+
     def judge(self, case: Case, answer: dict[str, Any]) -> list[Fault]:
-        """What is wrong: `answer` has been judged already."""
-        return list(answer["faults"])
+        """What is wrong with the first half, up to what is restored."""
+        stored = self._stored(case, answer)
+        return [stored] if isinstance(stored, Fault) else []
 
     def ask(self, cases: list[Case]) -> list[list[Fault]]:
         """Both halves of each case, asked now: what is wrong with it."""
-        faults: list[list[Fault]] = [[] for _ in cases]
-        stored: dict[int, Stored] = {}
-        for i, answer in enumerate(self._client.ask([case.question for case in cases])):
-            try:
-                stored[i] = Stored(cases[i], self._client.name, _calls(answer))
-            except Broken as broken:
-                faults[i].append(_fault(cases[i], "store", broken))
-        again = [i for i, each in stored.items() if each.found]
-        questions = [cases[i].second(stored[i].given) for i in again]
-        for i, answer in zip(again, self._client.ask(questions) if questions else [], strict=True):
-            try:
-                self._follow(cases[i], stored[i], _calls(answer))
-            except Broken as broken:
-                faults[i].append(_fault(cases[i], "restored", broken))
-        for each in stored.values():
-            self._count(each)
+        first = self._client.ask([case.question for case in cases])
+        stored = [self._stored(case, answer) for case, answer in zip(cases, first, strict=True)]
+        again = [
+            (case, each) for case, each in zip(cases, stored, strict=True) if isinstance(each, Stored) and each.found
+        ]
+        second = iter(self._client.ask([case.second(each.given) for case, each in again]) if again else [])
+        faults: list[list[Fault]] = []
+        for case, each in zip(cases, stored, strict=True):
+            if isinstance(each, Fault):
+                faults.append([each])
+            else:
+                faults.append(self._followed(case, each, next(second)) if each.found else [])
+                self._count(each)
         return faults
+
+    def _stored(self, case: Case, answer: dict[str, Any]) -> "Stored | Fault":
+        try:
+            return Stored(case, self._client.name, _calls(answer))
+        except Broken as broken:
+            return _fault(case, "stored", broken)
+
+    def _followed(self, case: Case, stored: "Stored", answer: dict[str, Any]) -> list[Fault]:
+        try:
+            self._follow(case, stored, _calls(answer))
+        except Broken as broken:
+            return [_fault(case, "restored", broken)]
+        return []
 
     def run(
         self,
@@ -114,16 +128,15 @@ class Comparison(Batched[Case]):
         programs: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Run for so many seconds or programs, whichever ends first; else `PROGRAMS`."""
+        """Run for so many seconds or programs, whichever ends first; one of them is given."""
         end = None if seconds is None else time.monotonic() + seconds
-        left = PROGRAMS if seconds is None and programs is None else programs
-        rng = random.Random(self._seed)
+        left, rng = programs, random.Random(self._seed)
         while (left is None or left > 0) and (end is None or time.monotonic() < end):
             cases = [draw(self.table, rng) for _ in range(BATCH if left is None else min(BATCH, left))]
             left = None if left is None else left - len(cases)
             for case, faults in zip(cases, self.ask(cases), strict=True):
                 self.counts["programs"] += 1
-                self.take(case, {"faults": faults})
+                self.count(case, faults)
             if progress:
                 progress(self.counts["programs"], sum(self.seen.values()))
 

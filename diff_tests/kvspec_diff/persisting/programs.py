@@ -24,7 +24,8 @@ def draw(table: Promises, rng: random.Random) -> Case:
     size = rng.choice(BLOCKS) if rng.random() < 0.8 else rng.randrange(1, 65)
     layers = tuple(_layer(table, rng, size, inner=False) for _ in range(rng.choice((1, 1, 2, 2, 3))))
     setup = Setup(layers, dtype=rng.choice(table.dtypes))  # type: ignore[arg-type]
-    steps, length, most = [], 0, min(LONGEST, 3 * size + rng.randrange(2, 12))
+    steps: list[Step] = []
+    length, most = 0, min(LONGEST, 3 * size + rng.randrange(2, 12))
     for _ in range(rng.randrange(2, 9)):
         by = rng.choice((1, 1, 2, size, size - length % size, size + 1, rng.randrange(1, 9)))
         by = max(1, min(by, CHUNK, most - length))
