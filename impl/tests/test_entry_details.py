@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kvspec.members import Layout, Part, Plain, Window
+from kvspec.members import Layout, Part, Plain, Recurrent, Window
 from kvspec_torch.block_store import BlockStore
 from kvspec_torch.blocks import Block
 from kvspec_torch.disk import layouts
@@ -102,3 +102,16 @@ def test_what_was_collected_does_not_come_back(tmp_path: Path) -> None:
     with closing(Recorded(tmp_path)) as folder:
         collect(folder, 1, lambda *_: None)
         assert folder.done == ["unlink", "unlink", "sync folder"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float64"])
+def test_one_element_may_lie_anywhere(tmp_path: Path, dtype: str) -> None:
+    layout = Layout("toy", 1, (Recurrent((Part("s", (1, 1), dtype),)),))
+    strided = torch.arange(6, dtype=getattr(torch, dtype)).reshape(1, 2, 3)[:, 1:, ::3]
+    assert strided.is_contiguous()
+    assert strided.stride() != (1, 1)
+    with BlockStore(tmp_path, layout, budget=2**20) as store:
+        key = store.save(None, [7], Block(0, {"0.s": strided[0]}, True))
+        store.flush()
+    with BlockStore(tmp_path, layout, budget=2**20) as store:
+        assert store.load(key) == Block(0, {"0.s": torch.tensor([[3]], dtype=strided.dtype)}, True)

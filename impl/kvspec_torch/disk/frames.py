@@ -164,7 +164,8 @@ def view(tensor: Tensor, data: memoryview) -> torch.Tensor:
 
 def memory(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the host, which are not copied."""
-    return bits(tensor).reshape(-1).view(torch.uint8).numpy().data
+    # One element is contiguous whatever its stride, and cannot be seen as bytes with another one than 1.
+    return bits(tensor).as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def views(frame: Frame, payload: memoryview) -> dict[str, torch.Tensor]:
