@@ -26,17 +26,14 @@ def draw(table: Promises, rng: random.Random) -> Case:
     setup = Setup(layers, dtype=rng.choice(table.dtypes))  # type: ignore[arg-type]
     steps: list[Step] = []
     length, most = 0, min(LONGEST, 3 * size + rng.randrange(2, 12))
-    for _ in range(rng.randrange(2, 9)):
-        by = rng.choice((1, 1, 2, size, size - length % size, size + 1, rng.randrange(1, 9)))
-        by = max(1, min(by, CHUNK, most - length))
-        if length >= most:
-            break
+    while length < most and len(steps) < 20:
+        by = rng.choice((1, 1, 2, size - length % size, size - length % size, size + 1, rng.randrange(1, 9)))
+        by = min(by, CHUNK, most - length)
         steps.append(("append", by))
         length += by
-        if rng.random() < 0.15:
-            back = rng.choice((1, 2, length % size + 1))
-            steps.append(("trim", back))
-        if rng.random() < 0.6:
+        if rng.random() < 0.1:
+            steps.append(("trim", rng.choice((1, 2, length % size + 1))))
+        if rng.random() < (0.9 if length % size == 0 else 0.3):
             steps.append(("save",))
     lost = tuple(rng.randrange(9) for _ in range(rng.choice((0, 0, 0, 1, 2))))
     cut = rng.choice((0, 0, 0, 1, size, rng.randrange(length + 1)))
