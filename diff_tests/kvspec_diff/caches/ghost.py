@@ -20,7 +20,7 @@ REFUSED = " refused"
 
 @dataclass
 class Object:
-    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by that operation."""
+    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by `by`."""
 
     rows: list[list[int]]
     batch: bool = False
