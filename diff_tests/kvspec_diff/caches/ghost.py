@@ -49,7 +49,7 @@ class Ghost:
 
     def __init__(self, setup: Setup, promises: Promises) -> None:
         self.setup, self.promises = setup, promises
-        self.objects = [Object([[] for _ in range(setup.rows)])]
+        self.objects = [Object([[] for _ in range(setup.rows)], promises.batched(setup))]
         self.states: list[Kept] = []
         self.handed: dict[int, Kept] = {}
         self.owner: dict[int, int] = {}  # of a step that appended: the object
