@@ -75,7 +75,7 @@ class Driver:
 
     operations: tuple[str, ...] = ("append",)
     storing: tuple[str, ...] = ()
-    """`("export", "import")` if it has those."""
+    """Kinds of layers that can be exported and imported; none if there is no way."""
 
     def fresh(self, layers: Layers, rows: int, dtype: str) -> Any:
         """An empty object."""
@@ -196,7 +196,8 @@ class Program:
         name, *numbers = op
         answer: Answer = {"op": op, "status": "done"}
         try:
-            if name not in (*self.driver.operations, *self.driver.storing):
+            known = self.driver.operations + ("export", "import") * bool(self.driver.storing)
+            if name not in known:
                 raise Misuse(f"the engine has no way to {name}")
             answer |= getattr(self, f"_{name}", self._make)(name, *numbers) or {}
         except Refused as why:

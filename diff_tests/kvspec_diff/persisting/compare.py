@@ -18,6 +18,7 @@ from kvspec_diff.persisting.case import Case
 from kvspec_diff.persisting.judge import judge
 from kvspec_diff.persisting.programs import SMALLER, draw
 from kvspec_diff.persisting.stored import Answers, Stored
+from kvspec_diff.recipes import EngineError
 
 BATCH = 20
 """Programs in a round trip."""
@@ -34,6 +35,9 @@ class Comparison(Batched[Case, Promises]):
     def __init__(self, client: Client, *, laws: Collection[str] | None = None, seed: int = 0) -> None:
         super().__init__(client, laws, seed)
         self.counts: Counter[str] = Counter()
+        self._kinds = client.capabilities.get("stores", ())
+        if not self._kinds:
+            raise EngineError(f"{client.name}: its worker has no way to hand out what is to be stored")
 
     def known_of(self, engine: str, version: str) -> Promises:
         """What the release promises."""
@@ -87,7 +91,7 @@ class Comparison(Batched[Case, Promises]):
                     sent.append(partial(second, halves))
                     yield _questions(halves)
                 else:
-                    cases = [draw(self.table, rng) for _ in range(min(BATCH, left[0]))]
+                    cases = [draw(self.table, self._kinds, rng) for _ in range(min(BATCH, left[0]))]
                     left[0] -= len(cases)
                     sent.append(partial(first, cases))
                     yield [case.question for case in cases]
@@ -104,13 +108,13 @@ class Comparison(Batched[Case, Promises]):
         try:
             return Stored(case, self._client.name, _calls(answer))
         except Broken as broken:
-            return _fault(case, "stored", broken)
+            return _fault("stored", broken)
 
     def _followed(self, case: Case, stored: Stored, answer: dict[str, Any]) -> list[Fault]:
         try:
             self._follow(case, stored, _calls(answer))
         except Broken as broken:
-            return [_fault(case, "restored", broken)]
+            return [_fault("restored", broken)]
         return []
 
     def _follow(self, case: Case, stored: Stored, answers: Answers) -> None:
@@ -150,7 +154,5 @@ def _calls(answer: dict[str, Any]) -> Answers:
     return calls
 
 
-def _fault(case: Case, where: str, broken: Broken) -> Fault:
-    """The family is what the smallest case is likely to keep: the kinds of layers."""
-    kinds = "+".join(sorted({layer.kind for layer in case.setup.every}))
-    return Fault(broken.law, where, kinds, str(broken).removeprefix(f"{broken.law}: "))
+def _fault(where: str, broken: Broken) -> Fault:
+    return Fault(broken.law, where, "", str(broken).removeprefix(f"{broken.law}: "))

@@ -55,6 +55,7 @@ class Disk:
 
         As an engine does: what is stored already is not stored again, unless it has its states only now (B10).
         """
+        self._fit(len(tokens), parts)
         parent = None
         for index in range(len(tokens) // self.layout.block_size):
             block, raw = self._cut(tokens, index, parts)
@@ -85,6 +86,15 @@ class Disk:
         if cache.position != wanted:
             raise Broken("B4", f"restored {cache.position} of {len(tokens)} tokens, {wanted} is right")
         return wanted, {path: self._read(cache, path) for path in self._leaves}
+
+    def _fit(self, length: int, parts: Parts) -> None:
+        """What was handed out is what the members say that it is (E1, B5)."""
+        if parts.keys() != self._leaves.keys():
+            raise Broken("E1", f"has the parts {sorted(parts)}, by its members {sorted(self._leaves)}")
+        for path, (leaf, part) in self._leaves.items():
+            wanted = leaf.rows(length) * part.bytes
+            if len(parts[path]) != wanted:
+                raise Broken("B5", f"{path}: {len(parts[path])} bytes after {length} tokens, {wanted} are right")
 
     def _opened(self) -> BlockStore:
         return BlockStore(Path(self._folder.name), self.layout, budget=BUDGET, slots=512, writer=False)

@@ -8,7 +8,7 @@ from kvspec_record import toy
 from kvspec_diff.beside import Broken
 from kvspec_diff.caches.case import Setup
 from kvspec_diff.caches.kinds import Member, sight
-from kvspec_diff.caches.promises import LIST, Promises
+from kvspec_diff.caches.promises import Promises
 from kvspec_diff.persisting.case import told
 
 Answer = dict[str, Any]
@@ -25,7 +25,7 @@ def judge(table: Promises, setup: Setup, tokens: list[int], answers: Iterable[tu
         if answer["status"] == "raised":
             raise Broken("B2", f"{name} on what was restored: {answer['raised']}")
         if name == "trim":
-            _trimmed(setup, before, answer)
+            _trimmed(table.members(setup), before, answer)
         for member in table.members(setup) if name == "append" else ():
             if member.family == "state":
                 _states(member, tokens, answer)
@@ -33,12 +33,11 @@ def judge(table: Promises, setup: Setup, tokens: list[int], answers: Iterable[tu
                 _reads(member, tokens, len(tokens) - len(before), answer)
 
 
-def _trimmed(setup: Setup, tokens: Sequence[int], answer: Answer) -> None:
+def _trimmed(members: Sequence[Member], tokens: Sequence[int], answer: Answer) -> None:
     """A trim is refused where what is needed has left a window, or a state would have to go back."""
     stuck = any(
-        layer.kind == "arrays" or (layer.kind == "rotating" and len(tokens) >= dict(layer.parameters)["size"])
-        for layer in setup.every
-        if layer.kind != LIST
+        member.family == "state" or (member.family == "window" and len(tokens) >= member.numbers[0])
+        for member in members
     )
     if answer["status"] != ("refused" if stuck else "done"):
         raise Broken("B2", f"a trim of what was restored, of {len(tokens)} tokens: {answer['status']}")

@@ -12,17 +12,14 @@ from kvspec_diff.caches.case import CHUNK, Layer, Setup
 from kvspec_diff.caches.promises import LIST, Promises
 from kvspec_diff.persisting.case import Case
 
-KINDS = ("kv", "rotating", "quantized", "arrays", LIST)
-"""Of layers that can be stored: the rows of a position, a ring of them, a state; see `kvspec_record.mlx_lm_members`."""
-
 BLOCKS = (1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 32, 64)
 LONGEST = 140
 
 
-def draw(table: Promises, rng: random.Random) -> Case:
-    """A case; many of its steps end where a block or a window does."""
+def draw(table: Promises, kinds: Sequence[str], rng: random.Random) -> Case:
+    """A case with layers of these kinds; many of its steps end where a block or a window does."""
     size = rng.choice(BLOCKS) if rng.random() < 0.8 else rng.randrange(1, 65)
-    layers = tuple(_layer(table, rng, size, inner=False) for _ in range(rng.choice((1, 1, 2, 2, 3))))
+    layers = tuple(_layer(table, kinds, rng, size) for _ in range(rng.choice((1, 1, 2, 2, 3))))
     setup = Setup(layers, dtype=rng.choice(table.dtypes))  # type: ignore[arg-type]
     steps: list[Step] = []
     length, most = 0, min(LONGEST, 3 * size + rng.randrange(2, 12))
@@ -47,17 +44,17 @@ def _then(rng: random.Random, size: int) -> Step:
     return "append", rng.choice((1, 1, 2, 3, min(size, CHUNK), rng.randrange(1, 9)))
 
 
-def _layer(table: Promises, rng: random.Random, size: int, inner: bool) -> Layer:
-    kind = rng.choice([kind for kind in KINDS if kind in table.kinds and not (inner and kind == LIST)])
+def _layer(table: Promises, kinds: Sequence[str], rng: random.Random, size: int) -> Layer:
+    kind = rng.choice(kinds)
     if kind == LIST:
-        return Layer(kind, (), tuple(_layer(table, rng, size, inner=True) for _ in range(rng.randrange(1, 4))))
+        plain = [each for each in kinds if each != LIST]
+        return Layer(kind, (), tuple(_layer(table, plain, rng, size) for _ in range(rng.randrange(1, 4))))
     made = table.kinds[kind]
     values = {name: rng.choice(made.choices[name]) for name in made.choices}
     values |= {name: rng.randrange(low, high + 1) for name, (low, high) in made.parameters.items()}
-    if kind == "rotating":
-        keep = rng.choice((0, 0, 0, 1, 2, 4))
+    if any(family == "window" for family, *_ in made.members.values()):
         window = rng.choice((1, 2, 3, size, size + 1, 2 * size + 1, 5 * size, 200))
-        values |= {"keep": keep, "size": min(keep + window, 512)}
+        values["size"] = min(values.get("keep", 0) + window, 512)
     return Layer(kind, tuple(values.items()))
 
 
