@@ -1,8 +1,9 @@
 """mlx-lm's cache classes behind a toy model: the engine's half of `kvspec_record.caches`, for releases 0.31 and 0.32.
 
-A layer's kind names the class: `kv`, `rotating` (`size`, `keep`), `quantized` (`group`, `bits`), `arrays` (`count`),
-`chunked` (`size`), `concatenate`, and `list` for a `CacheList`; `quantizing` (`start`, `group`, `bits`) is a `KVCache`
-that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it has `start` tokens. Besides:
+A layer's kind names the class: `kv`, `rotating` (`size`), `keeping` (`size`, `keep`; rotating too), `quantized`
+(`group`, `bits`), `arrays` (`count`), `chunked` (`size`), `concatenate`, and `list` for a `CacheList`; `quantizing` (`start`,
+`group`, `bits`) is a `KVCache` that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it has
+`start` tokens. Besides:
 
 - `step`: the class's own attribute of that name, by which buffers grow (256 unless given). Nothing in the code under
   test is changed by it; the layer that is made last decides for its class and the batched one;
@@ -36,6 +37,7 @@ STEP = 256
 
 STEPPED = {
     "kv": ("KVCache", "BatchKVCache"), "rotating": ("RotatingKVCache", "BatchRotatingKVCache"),
+    "keeping": ("RotatingKVCache", "BatchRotatingKVCache"),
     "quantized": ("QuantizedKVCache",), "quantizing": ("KVCache", "QuantizedKVCache"), "chunked": ("ChunkedKVCache",),
 }  # fmt: skip
 """The classes that have a step, by the kind of layer that sets it."""
@@ -95,7 +97,7 @@ def _fresh(layer: list[Any]) -> Any:
         return classes.CacheList(*map(_fresh, layer[2]))
     if kind in ("kv", "quantizing"):
         return classes.KVCache()
-    if kind == "rotating":
+    if kind in ("rotating", "keeping"):
         return classes.RotatingKVCache(given["size"], keep=given.get("keep", 0))
     if kind == "quantized":
         return classes.QuantizedKVCache(given["group"], given["bits"])
