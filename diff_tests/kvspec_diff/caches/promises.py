@@ -1,10 +1,11 @@
 """What an engine promises for which class of caches: `promises/ENGINE.toml`, with a citation for each.
 
 The file names the `engine`; the `releases` it is about; the `dtypes`; `rows`, how many a fresh object has at most: one
-of several is `batched` when a class of it has another for batches; the `operations` that there is a way to do. Then a table `[[class]]` for each class: `name`; for one that a layer can begin
-as, its `kind` in programs, `parameters` as `[least, most]` to draw from, or `choices`, `members`, and `groups`, those
-of one of which stand in one cache; `batch`, the class that it becomes by merging, if that is another.
-`members` is a table from what is added to the layer's path to `[family, number or parameter, ...]`.
+of several is `batched` when a class of it has another for batches; the `operations` that there is a way to do. Then a
+table `[[class]]` for each class: `name`; for one that a layer can begin as, its `kind` in programs, `parameters` as
+`[least, most]` to draw from, or `choices`, `members`, and `groups`, those of one of which stand in one cache; `batch`,
+the class that it becomes by merging, if that is another. `members` is a table from what is added to the layer's path to
+`[family, number or parameter, ...]`.
 
 Then a table `[[promise]]` for each: `classes` and `operations` ("*" is all); `verdict`; `source`, where that is said or
 what else it was read from; `says`, in words; `releases`, if not all; `where`, if it is for some parameters only, as
