@@ -1,8 +1,9 @@
 """mlx-lm's cache classes behind a toy model: the engine's half of `kvspec_record.caches`, for releases 0.31 and 0.32.
 
-A layer's kind names the class: `kv`, `rotating` (`size`, `keep`), `quantized` (`group`, `bits`), `arrays` (`count`),
-`chunked` (`size`), `concatenate`, and `list` for a `CacheList`; `quantizing` (`start`, `group`, `bits`) is a `KVCache`
-that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it has `start` tokens. Besides:
+A layer's kind names the class: `kv`, `rotating` (`size`), `keeping` (`size`, `keep`; rotating too), `quantized`
+(`group`, `bits`), `arrays` (`count`), `chunked` (`size`), `concatenate`, and `list` for a `CacheList`; `quantizing`
+(`start`, `group`, `bits`) is a `KVCache` that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it
+has `start` tokens. Besides:
 
 - `step`: the class's own attribute of that name, by which buffers grow (256 unless given). Nothing in the code under
   test is changed by it; the layer that is made last decides for its class and the batched one;
@@ -36,6 +37,7 @@ STEP = 256
 
 STEPPED = {
     "kv": ("KVCache", "BatchKVCache"), "rotating": ("RotatingKVCache", "BatchRotatingKVCache"),
+    "keeping": ("RotatingKVCache", "BatchRotatingKVCache"),
     "quantized": ("QuantizedKVCache",), "quantizing": ("KVCache", "QuantizedKVCache"), "chunked": ("ChunkedKVCache",),
 }  # fmt: skip
 """The classes that have a step, by the kind of layer that sets it."""
@@ -95,7 +97,7 @@ def _fresh(layer: list[Any]) -> Any:
         return classes.CacheList(*map(_fresh, layer[2]))
     if kind in ("kv", "quantizing"):
         return classes.KVCache()
-    if kind == "rotating":
+    if kind in ("rotating", "keeping"):
         return classes.RotatingKVCache(given["size"], keep=given.get("keep", 0))
     if kind == "quantized":
         return classes.QuantizedKVCache(given["group"], given["bits"])
@@ -221,8 +223,8 @@ class MlxLm(Driver):
         return Handed(parts)
 
     def held(self, handed: Handed) -> Answer:
-        """What each part holds now."""
-        answer: Answer = {"held": {}, "states": {}}
+        """What each part holds now, and the `offsets` that are in a state."""
+        answer: Answer = {"held": {}, "states": {}, "offsets": {}}
         for part in handed.parts:
             path, name, state, meta = part
             if name == "ArraysCache":
@@ -231,6 +233,8 @@ class MlxLm(Driver):
                 answer["states"][path] = [list(row) for row in zip(*known, strict=True)]
             elif (rows := mlx_lm_states.held(part)) is not None:
                 answer["held"][path] = rows
+                if handed.states:
+                    answer["offsets"][path] = mlx_lm_states.offsets(part)
         return answer
 
     def exported(self, made: Made) -> tuple[list[Any], dict[str, bytes]]:
@@ -318,8 +322,8 @@ def _cut(state: Any, start: int, stop: int) -> Any:
 
 
 def _says_what_it_holds(made: Made) -> None:
-    """An empty layer has no state in a release that keeps a `meta_state` beside it."""
-    if mlx_lm_states.WITH_META and made.empty():
+    """A layer that holds nothing has no state, or one that cannot be saved, where there is a `meta_state` beside it."""
+    if mlx_lm_states.WITH_META and (made.empty() or any(max(rows) < 1 for rows in _lengths(made).values())):
         raise Misuse("in this release the state of a cache that holds nothing is not defined")
 
 
