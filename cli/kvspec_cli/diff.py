@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import Parameter
 from kvspec_diff.report.annotations import annotate
 
-from kvspec_cli import caches, capacity, findings, github, scheduler
+from kvspec_cli import caches, capacity, findings, github, persisting, scheduler
 from kvspec_cli.errors import BadInput, number, positive
 from kvspec_cli.programs import as_trace, file_name, print_program, replay_command, said, traces_folder
 from kvspec_cli.scheduler import Policy
@@ -95,6 +95,9 @@ def diff(
     ] = None,
     policy: Annotated[Policy | None, Parameter(help="Of a scheduler: compare with this policy alone.")] = None,
     configurations: Annotated[int | None, Parameter(help="Of capacity: stop after so many configurations.")] = None,
+    persist: Annotated[
+        bool, Parameter(negative=(), help="Of caches: store them with kvspec's BlockStore, and restore them.")
+    ] = False,
     unaided: Annotated[bool, Parameter(negative=(), help="Ignore the committed findings: fail on any.")] = False,
     seed: Annotated[int, Parameter(help="What the programs are drawn from.")] = 0,
     plant: PlantOption = None,
@@ -114,14 +117,17 @@ def diff(
         raise BadInput(f"--seed is {seed}; give 0 or more")
     options = {"subject": part, "allocator": allocator, "sort": sort, "segments": segments, "hostile": hostile}
     which = asked(subject, engine, plant, options)
+    if persist and which.engine not in findings.CACHES:
+        raise BadInput("--persist is for an engine whose cache classes are compared: --engine mlx-lm==0.32.2")
     if which.engine == findings.ENGINE:
         return of_batches(
             which, options, laws, policy, seconds, traces, configurations, seed, unaided, save, Screen(as_json=as_json)
         )
     if which.engine in findings.CACHES:
         return of_caches(
-            which, options, laws, policy, seconds, traces, configurations, seed, unaided, save, Screen(as_json=as_json)
-        )
+            which, options, laws, policy, seconds, traces, configurations, seed, unaided, persist, save,
+            Screen(as_json=as_json),
+        )  # fmt: skip
     if laws is not None or configurations is not None or policy is not None:
         raise BadInput("--laws, --policy and --configurations are for --engine vllm==0.33.0, for example")
     folder = traces_folder(save)
@@ -155,16 +161,18 @@ def of_batches(
 
 def of_caches(
     which: Asked, options: dict[str, Any], laws: str | None, policy: Policy | None, seconds: float | None,
-    programs: int | None, configurations: int | None, seed: int, unaided: bool, save: Path | None, screen: Screen,
+    programs: int | None, configurations: int | None, seed: int, unaided: bool, persist: bool, save: Path | None,
+    screen: Screen,
 ) -> int:  # fmt: skip
-    """An engine whose cache classes are compared."""
+    """An engine whose cache classes are compared, as they are or through a store."""
     more = {**options, "policy": policy, "configurations": configurations}
     given = ["part" if name == "subject" else name for name, value in more.items() if value is not None]
     if given:
         raise BadInput(
             f"--{given[0]} is not for {which.engine}, whose cache classes are compared: give --laws, --traces"
         )
-    return caches.diff(which, laws, seconds, programs, seed, unaided, save, screen)
+    run = persisting.diff if persist else caches.diff
+    return run(which, laws, seconds, programs, seed, unaided, save, screen)
 
 
 def compute(

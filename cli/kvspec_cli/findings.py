@@ -185,6 +185,20 @@ def of_caches(screen: Screen, case: dict[str, Any]) -> None:
     screen.line("    and then a token more for every object")
 
 
+def of_persisting(screen: Screen, case: dict[str, Any]) -> None:
+    """A case of caches that are stored."""
+    setup = case["setup"]
+    screen.line(f"  {', '.join(map(_layer, setup['layers']))}; {setup['dtype']}, blocks of {case['block_size']}")
+    for name, *given in case["steps"]:
+        screen.line(f"    {name}({', '.join(map(str, given))})")
+    for block in case["lost"]:
+        screen.line(f"    lose(block {block})")
+    screen.line(f"    restore(all tokens but the last {case['cut']})")
+    for name, *given in case["then"]:
+        screen.line(f"    {name}({', '.join(map(str, given))}) on what was restored")
+    screen.line("    and then a token more for every object")
+
+
 def _layer(layer: Any) -> str:
     kind, parameters, layers = layer
     inner = [*(f"{name} {value}" for name, value in parameters), *map(_layer, layers)]
@@ -206,16 +220,19 @@ def replay(path: Path, which: Asked, screen: Screen) -> int:
     from kvspec_diff.caches.compare import Comparison as Caches
     from kvspec_diff.capacity.case import Case as OfCapacity
     from kvspec_diff.capacity.compare import Comparison as Capacity
+    from kvspec_diff.persisting.case import Case as OfPersisting
+    from kvspec_diff.persisting.compare import Comparison as Persisting
     from kvspec_diff.schedulers.case import Case as OfSchedulers
     from kvspec_diff.schedulers.compare import Comparison as Schedulers
 
     kind = release_and_kind(path)[1]
     comparisons: list[tuple[Any, Any, Callable[[Screen, Any], None]]] = [
-        (Caches, OfCaches, of_caches), (Schedulers, OfSchedulers, of_scheduler), (Capacity, OfCapacity, of_capacity),
+        (Caches, OfCaches, of_caches), (Persisting, OfPersisting, of_persisting),
+        (Schedulers, OfSchedulers, of_scheduler), (Capacity, OfCapacity, of_capacity),
     ]  # fmt: skip
     compare, made, describe_case = next((each for each in comparisons if kind in each[1].KINDS), comparisons[-1])
     finding: Finding[Any] = read(path, made)
-    if (which.engine in CACHES) != (made is OfCaches):
+    if (which.engine in CACHES) != (made in (OfCaches, OfPersisting)):
         raise BadInput(f"{path} is about {finding.engine}, and {which.name} is compared otherwise")
     with screen.progress(f"starting {which.name}"), Client(which.engine, which.version, which.plants) as client:
         comparison: Batched[Any, Any] = compare(client)
