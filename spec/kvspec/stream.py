@@ -19,8 +19,8 @@ class Stream(Machine):
 
     @assumption
     def is_no_keeper(s):
-        """A stream is no keeper, and a draft has a token."""
-        return And(s.stream != s.keeper, s.drafts > 0)
+        """A stream is no keeper."""
+        return s.stream != s.keeper
 
     def advance(s):  # by a plain step; `rest` of them are left of a cool-down
         s.emitted, s.fed, s.committed = s.emitted + 1, s.fed + 1, s.committed + 1
