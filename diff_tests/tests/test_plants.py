@@ -25,7 +25,14 @@ HOST = [f"kvspec_torch.host.{module}" for module in ("pages", "rows", "deferred_
 FRONT = [f"kvspec_torch.{module}" for module in ("pages", "rows", "deferred_free", "forms", "states")]
 """What stands before both paths of the fast implementation."""
 
-STORED = ("test_blocks.py", "test_entry_format.py", "test_files.py", "test_prefixes.py", "test_store.py")
+STORED = (
+    "test_blocks.py",
+    "test_drain.py",
+    "test_entry_format.py",
+    "test_files.py",
+    "test_prefixes.py",
+    "test_store.py",
+)
 """Tests of reference modules that are not among these."""
 
 REPRESENTED = (

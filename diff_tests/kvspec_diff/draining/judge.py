@@ -61,7 +61,8 @@ class Judge:
         if seen.error:
             raise Broken("error", seen.error)
         self._happen(operation)
-        self._emitted(operation, seen)
+        self._join(seen)
+        self._emitted(seen)
         self._cache(seen)
         self._owners(operation, seen)
         self._clock(operation, seen)
@@ -72,7 +73,6 @@ class Judge:
 
     def _happen(self, operation: Operation) -> None:
         """What the operation means for who is there."""
-        self.joined = False
         if operation.name in ("begin", "arrive"):
             kind = {"begin": f"request {self.began}", "arrive": f"late {self.arrived}"}[operation.name]
             prompt = self.schedule.prompt(kind)
@@ -87,7 +87,13 @@ class Judge:
         elif operation.name in ("cancel", "finish"):
             self.live = self.waiting = False
 
-    def _emitted(self, operation: Operation, seen: Seen) -> None:
+    def _join(self, seen: Seen) -> None:
+        """A request joins with at most one token queued."""
+        self.joined = self.waiting and "batch" in seen.owners
+        if self.joined and self.before.queued > 1:
+            raise Broken("J2", f"a request joins while {self.before.queued} tokens are to be emitted")
+
+    def _emitted(self, seen: Seen) -> None:
         """Each request emits what plain decoding yields, token by token."""
         for name, tokens in seen.emitted.items():
             request = self.requests[name]
@@ -96,8 +102,6 @@ class Judge:
             wanted = request.plain[start : len(request.emitted)]
             if tokens != wanted:
                 raise Broken("J1", f"{name} emits {tokens}, plain decoding yields {wanted}")
-        if operation.name == "step" and not seen.emitted.get(f"request {self.began - 1}"):
-            raise Broken("J4", "a step emits nothing")
 
     def _cache(self, seen: Seen) -> None:
         """The cache has each token that is known but the last, once and in order."""
@@ -126,14 +130,13 @@ class Judge:
             raise Broken("J3", f"{sorted(seen.merging[0])} has the cache while it is handed over")
 
     def _clock(self, operation: Operation, seen: Seen) -> None:
-        """An arrival joins in time, with at most one token queued; no cycle starts while it waits."""
+        """Each step emits a token; an arrival joins in time, and no cycle starts while it waits."""
+        if operation.name == "step" and not seen.emitted.get(f"request {self.began - 1}"):
+            raise Broken("J4", "a step emits nothing")
         if not self.waiting or operation.name == "arrive":
             return
         if seen.cycles:
             raise Broken("J4", "a speculative cycle starts while a request waits")
-        self.joined = "batch" in seen.owners
-        if self.joined and self.before.queued > 1:
-            raise Broken("J2", f"a request joins while {self.before.queued} tokens are to be emitted")
         self.waited, self.failed = self.waited + 1, self.failed + seen.failed
         owed = 0 if self.joined else max(seen.queued, 1)
         most = self.schedule.drafts + 1 + self.failed

@@ -39,7 +39,7 @@ class Schedule:
     seed: int = 0
 
     def prompt(self, name: str) -> tuple[int, ...]:
-        """The prompt of a request, by its name: `request 0` is the first that begins, `late 0` the first that arrives."""
+        """The prompt of a request: `request 0` is the first that begins, `late 0` the first that arrives."""
         kind, number = name.split()
         return tuple(range(1, 3 + int(number))) if kind == "request" else (7, int(number))
 

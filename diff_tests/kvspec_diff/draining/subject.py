@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
-from kvspec_reference.drain import Action, Batch, Decoder, Model, Row
+from kvspec_reference import drain
+from kvspec_reference.drain import Action, Cache, Row, Sampled
 
 from kvspec_diff.draining.schedule import Count, Guess, Operation, Schedule, perform
 
@@ -53,48 +54,49 @@ class Subject(Protocol):
         ...
 
 
-class Counting(Model):
-    """Counts the passes that verify."""
-
-    passes = 0
-
-    def feed(self, cache: Any, tokens: Sequence[int]) -> Any:
-        """The same; a pass over several tokens, of which some may be cut again, verifies."""
-        self.passes += len(tokens) > 1
-        return super().feed(cache, tokens)
-
-
-class Watched(Batch):
-    """Looks at who has a row while it is merged."""
-
-    def __init__(self, look: Callable[[], None]) -> None:
-        super().__init__()
-        self.look = look
-
-    def merge(self, rows: Sequence[Row], raises: bool = False) -> None:
-        """The same."""
-        self.look()
-        super().merge(rows, raises)
-
-
 class Reference:
-    """The reference, or a decoder that was made from it."""
+    """The reference decoder, or that of a package made from it."""
 
-    def __init__(self, make: Callable[..., Decoder] = Decoder, name: str = "reference") -> None:
-        self.make, self.name = make, name
+    def __init__(self, package: Any = drain, name: str = "reference") -> None:
+        self.package, self.name = package, name
 
     def run(self, schedule: Schedule) -> list[Seen]:
         """Every operation in order, until one raises."""
-        return _Run(self.make, schedule).seen
+        return _Run(self.package, schedule).seen
+
+
+def counting(package: Any) -> Any:
+    """The package's model, which counts the passes that verify: over several tokens, of which some may be cut again."""
+
+    class Counting(package.Model):  # type: ignore[misc]
+        passes = 0
+
+        def feed(self, cache: Cache, tokens: Sequence[int]) -> list[Sampled]:
+            self.passes += len(tokens) > 1
+            return cast(list[Sampled], super().feed(cache, tokens))
+
+    return Counting
+
+
+def watched(package: Any, look: Callable[[], None]) -> Any:
+    """The package's batch, which has somebody look at who has a row while it is merged."""
+
+    class Watched(package.Batch):  # type: ignore[misc]
+        def merge(self, rows: Sequence[Row], raises: bool = False) -> None:
+            look()
+            super().merge(rows, raises)
+
+    return Watched()
 
 
 class _Run:
     """One run of a schedule."""
 
-    def __init__(self, make: Callable[..., Decoder], schedule: Schedule) -> None:
-        self.model = Counting(schedule.seed)
-        self.decoder = make(self.model, Guess(Model(schedule.seed)), schedule.drafts, schedule.pause)
-        self.decoder.batch = Watched(self._look)
+    def __init__(self, package: Any, schedule: Schedule) -> None:
+        self.model = counting(package)(schedule.seed)
+        guess = Guess(drain.Model(schedule.seed))
+        self.decoder: drain.Decoder = package.Decoder(self.model, guess, schedule.drafts, schedule.pause)
+        self.decoder.batch = watched(package, self._look)
         self.row: Row | None = None
         self.merging: tuple[frozenset[Owner], bool] | None = None
         self.seen: list[Seen] = []
