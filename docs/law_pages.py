@@ -75,6 +75,7 @@ def known_bug(name: str) -> Iterator[str]:
     kind = variant(name)
     (parent,) = kind.__bases__
     links = " ".join(f"([{kind.variant}]({link}))" for link in upstream(kind.variant)) or f"({kind.variant})"
+    links = "(made up)" if kind.variant == name else links
     stating = [f"[`{each.name}`]({subject}.md#{each.name})" for subject in SUBJECTS for each in laws_of(subject)[0]
                if each.law == kind.breaks]  # fmt: skip
     yield f"## `{name}`"

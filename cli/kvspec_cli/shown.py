@@ -60,8 +60,8 @@ class Chosen(NamedTuple):
 
     @property
     def title(self) -> str:
-        """`sglang-34067 (sglang#34067)`, or the subject's name."""
-        return f"{self.name} ({self.variant})" if self.variant else self.name
+        """`sglang-34067 (sglang#34067)`, or the name alone: of a subject, of a bug that nobody has reported."""
+        return f"{self.name} ({self.variant})" if self.variant not in ("", self.name) else self.name
 
     @property
     def story(self) -> str:

@@ -13,6 +13,9 @@ from kvspec.language.run import State
 
 from kvspec_diff import entries, representing, snapshotting, store_programs, storing
 from kvspec_diff.beside import Beside, Step, compiled
+from kvspec_diff.draining.judge import judged
+from kvspec_diff.draining.schedule import at_random
+from kvspec_diff.draining.subject import Reference
 from kvspec_diff.lockstep import snapshot
 from kvspec_diff.subjects.reference_blocks import ReferenceBlocks
 
@@ -67,6 +70,16 @@ def _named(state: State) -> dict[tuple[int, int], int]:
     return {(h, x): state.named[h][x] for h, knows in enumerate(state.knows) for x, known in enumerate(knows) if known}
 
 
+def _of_live(name: str) -> Callable[[State], Any]:
+    """A number of a request, while it is there."""
+    return lambda state: getattr(state, name) if state.live else None
+
+
+def _of_waiting(name: str) -> Callable[[State], Any]:
+    """A number of an arrival, while it waits."""
+    return lambda state: getattr(state, name) if state.waiting else None
+
+
 OBSERVED: Mapping[str, Observed] = {
     "store": whole("hot", "queued", "temp", "shown", "indexed", "latest", "used", "waiting")
     | within("synced", _written, "temp")
@@ -85,6 +98,9 @@ OBSERVED: Mapping[str, Observed] = {
     | within("means", lambda state: state.present, "present")
     | within("got", lambda state: state.reads, "reads")
     | {"named": (_named, ("named", "knows"))},
+    "drain": whole("live", "owns", "emitted", "speculates", "rest", "waiting", "pinned")
+    | {name: (_of_live(name), (name, "live")) for name in ("queued", "committed", "fed")}
+    | {name: (_of_waiting(name), (name, "waiting")) for name in ("waited", "failed")},
 }
 """By machine, what of its state the comparison sees."""
 
@@ -123,6 +139,12 @@ def _entry_format(of: random.Random) -> Beside:
     return entries.run(entries.random_steps(of)).beside
 
 
+def _drain(of: random.Random) -> Beside:
+    schedule = at_random(of)
+    return judged(schedule, Reference().run(schedule))[0].beside
+
+
 MAKE: Mapping[str, Callable[[random.Random], Beside]] = {
     "store": _store, "blocks": _blocks, "snapshots": _snapshots, "entry_format": _entry_format,
+    "drain": _drain,
 }  # fmt: skip

@@ -13,7 +13,8 @@ from kvspec_proofs.finite import Counterexample, assumed
 BASE = {"Page": 3, "Request": 2, "Entry": 1, "Offset": 1, "Stop": 2, "Call": 1, "Token": 2, "Nat": 2, "Slot": 3,
         "Position": 4, "Group": 1, "Pool": 1, "Key": 1, "Disk": 1,
         "Snapshot": 1, "Prefix": 4, "Content": 2, "Member": 2, "Block": 3, "Part": 2,
-        "File": 1, "Signature": 2, "Meaning": 2, "Host": 2, "Text": 1}  # fmt: skip
+        "File": 1, "Signature": 2, "Meaning": 2, "Host": 2, "Text": 1,
+        "Owner": 4}  # fmt: skip
 """Page 0 is null. `Stop` is one more than `Entry`."""
 
 SCOPES = (

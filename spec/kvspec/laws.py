@@ -70,6 +70,11 @@ LAWS = {
     "T5": "Of two writes of one key the later wins.",
     "T6": "What is refused or fails changes nothing else, and nothing is lost silently.",
     "T7": "The last copy goes together with its index entry.",
+    "J1": "What is emitted is what decoding without the join emits; no token is lost, repeated or fed twice.",
+    "J2": "Nobody joins while tokens are queued, but for the last one, which is the next input.",
+    "J3": "A cache has one owner at every step; cancelling exports nothing.",
+    "J4": "An arrival joins within k + 1 steps and one for each hand-off that failed; no cycle starts while it waits.",
+    "J5": "The pin that holds the batch is released, even by a step that raises.",
 }
 
 COMPARED = {

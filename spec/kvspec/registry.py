@@ -10,7 +10,7 @@ from kvspec.language.sorts import Sort, domains, value_sort
 
 MACHINES = (
     "pages", "read_law", "deferred_free", "quotients", "reservation", "speculation", "admission", "fairness",
-    "tiers", "store", "snapshots", "blocks", "entry_format",
+    "tiers", "store", "snapshots", "blocks", "entry_format", "stream", "drain",
 )  # fmt: skip
 ALGORITHMS = ("ring", "row_table")
 """Refinements of `pages`: how the implementations keep what it says."""

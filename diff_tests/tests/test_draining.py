@@ -1,0 +1,85 @@
+"""The reference decoder against plain decoding, on every schedule of a small scope and beyond (J1-J5)."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kvspec_diff.beside import compiled
+from kvspec_diff.draining.judge import compare, judged
+from kvspec_diff.draining.plants import FAULTS, Fault, planted
+from kvspec_diff.draining.schedule import LARGER, NAMES, SMALL, Operation, Scope, at_random, every
+from kvspec_diff.draining.subject import Reference
+from kvspec_diff.profiles import register
+
+register()
+
+Record = Callable[[str, object], None]
+TINY = Scope(tokens=3, drafts=1, pause=1, arrivals=1, failures=1)
+RANDOM = [at_random(random.Random(seed)) for seed in range(100)]
+
+
+@pytest.mark.parametrize("scope", [SMALL, pytest.param(LARGER, marks=pytest.mark.nightly)], ids=str)
+def test_every_schedule(scope: Scope, record_property: Record) -> None:
+    found = compare(Reference(), every(scope))
+    assert found.finding is None, found.finding
+    assert found.happened.keys() == compiled("drain").actions.keys()
+    assert found.schedules >= 3_000
+    record_property("say", f"late joins: {scope}: {found}")
+
+
+def test_at_every_moment_everything_is_tried() -> None:
+    """Ending it, and one step at least; an arrival and its withdrawal, a failure, each number of accepted drafts."""
+    schedules = [schedule.operations for schedule in every(TINY)]
+    assert len(set(schedules)) == len(schedules)
+    assert {operations[-1].name for operations in schedules} == {"cancel", "finish"}
+    tried: dict[tuple[Operation, ...], set[Operation]] = {}
+    for operations in schedules:
+        for place in range(1, len(operations)):
+            tried.setdefault(operations[:place], set()).add(operations[place])
+    seen = Counter(
+        operation.name if not operation.raises else "raises" for moment in tried.values() for operation in moment
+    )
+    assert min(seen[name] for name in {*NAMES, "raises"} - {"begin"}) > 2
+    for done, operations_there in tried.items():
+        names = {operation.name for operation in operations_there}
+        steps = sum(operation.name == "step" for operation in done)
+        assert "finish" in names
+        assert names >= {"cancel", "step"} or steps >= TINY.tokens
+        arrived = [operation.name for operation in done if operation.name in ("arrive", "withdraw", "leave")]
+        assert arrived or "arrive" in names or steps >= TINY.tokens
+
+
+@settings(settings.get_profile("pr"))
+@given(st.randoms(use_true_random=False))
+def test_schedules_of_several_requests(of: random.Random) -> None:
+    schedule = at_random(of)
+    finding = judged(schedule, Reference().run(schedule))[1]
+    assert finding is None, finding
+
+
+def test_bulk(record_property: Record) -> None:
+    found = compare(Reference(), (at_random(random.Random(seed)) for seed in range(300)))
+    assert found.finding is None, found.finding
+    assert {name: found.happened[name] for name in compiled("drain").actions if found.happened[name] < 50} == {}
+    record_property("say", f"late joins: of several requests: {found}")
+
+
+# Planted faults
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_fault_is_found_by_its_law(fault: Fault) -> None:
+    subject = Reference(planted(fault))
+    found = compare(subject, every(SMALL)).finding or compare(subject, RANDOM).finding
+    assert found is not None
+    assert found.law == fault.law, found
+
+
+def test_the_reference_with_nothing_planted_breaks_nothing() -> None:
+    nothing = Fault("nothing", "", FAULTS[0].before, FAULTS[0].before)
+    assert compare(Reference(planted(nothing)), every(TINY)).finding is None
+    with pytest.raises(LookupError, match="has 0 places 'nowhere'"):
+        planted(Fault("nothing", "", "nowhere", ""))
