@@ -34,7 +34,7 @@ class Layer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """A layer: its kind, its parameters, and the layers in it if it is a list."""
 
     kind: Name
-    parameters: Annotated[tuple[tuple[Name, Number], ...], msgspec.Meta(max_length=4)] = ()
+    parameters: Annotated[tuple[tuple[Name, Number], ...], msgspec.Meta(max_length=8)] = ()
     layers: "Annotated[tuple[Layer, ...], msgspec.Meta(max_length=4)]" = ()
 
     @property

@@ -47,11 +47,13 @@ class Comparison(Batched[Case, Promises]):
     def findings(self, known: Collection[Key] = ()) -> list[Finding[Case]]:
         """What was wrong and is not known, each made small, the smallest first.
 
-        What is laid to several operations is not told where one of them was seen to be wrong by itself.
+        What is laid to several operations is not told where one of them was seen to be wrong by itself; nor is what
+        turns out, made small, to be laid to fewer, and so to be another.
         """
         everything = {*known, *self.seen}
         explained = [key for key in self.seen if explains(everything, key)]
-        return super().findings({*known, *explained})
+        found = super().findings({*known, *explained})
+        return [each for each in found if not self._simpler(each.case, each.fault)]
 
     def run(
         self,
@@ -90,15 +92,20 @@ class Comparison(Batched[Case, Promises]):
     def _unsure(self, fault: Fault) -> bool:
         return fault.key not in self._sure and bool(laid_to(fault.key))
 
+    def _simpler(self, case: Case, fault: Fault) -> Fault | None:
+        """What the fault is laid to when objects are looked at more often, if that is less."""
+        again = looked_at(case) if laid_to(fault.key) else None
+        return fewer(fault, self.ask([again])[0]) if again else None
+
     def _settle(self) -> None:
         """Count the faults, each laid to as few operations as can be told by looking at objects more often."""
         asked = [looked_at(case) if self._unsure(fault) else None for case, fault in self._doubted]
         more = list(dict.fromkeys(each for each in asked if each is not None))
         found = dict(zip(more, self.ask(more), strict=True)) if more else {}
         for (case, fault), again in zip(self._doubted, asked, strict=True):
-            fewer = [each for each in found[again] if laid_to(each.key) < laid_to(fault.key)] if again else []
-            if again is not None and fewer:
-                self.count(again, [min(fewer, key=lambda each: len(laid_to(each.key)))])
+            simpler = fewer(fault, found[again]) if again else None
+            if again is not None and simpler is not None:
+                self.count(again, [simpler])
             else:
                 self._sure.add(fault.key)
                 self.count(case, [fault])
@@ -108,6 +115,12 @@ class Comparison(Batched[Case, Promises]):
 def laid_to(key: Key) -> set[str]:
     """The operations that a fault is laid to; none for one that appending alone shows."""
     return {*key[1].split(":")[0].split(", ")} - {"append"}
+
+
+def fewer(fault: Fault, others: Collection[Fault]) -> Fault | None:
+    """Of others, one that is laid to a part of the same operations, the fewest."""
+    parts = [each for each in others if laid_to(each.key) < laid_to(fault.key)]
+    return min(parts, key=lambda each: len(laid_to(each.key)), default=None)
 
 
 def explains(keys: Collection[Key], key: Key) -> bool:

@@ -20,13 +20,14 @@ REFUSED = " refused"
 
 @dataclass
 class Object:
-    """A cache: the tokens of each row, by position; `made` is the step at which it came to be, -1 at the start."""
+    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by that operation."""
 
     rows: list[list[int]]
     batch: bool = False
     made: int = -1
     since: tuple[str, ...] = ()
     doubtful: bool = False
+    by: str = "fresh"
 
     def touch(self, name: str) -> None:
         """An operation was done with it."""
@@ -109,7 +110,7 @@ class Ghost:
         if name == "extract":
             rows = [rows[answer["rows"][0]]]
         batch = {"merge": True, "extract": False}.get(name, some[0].batch)
-        made = Object(rows, batch, step, (), any(each.doubtful for each in some))
+        made = Object(rows, batch, step, (), any(each.doubtful for each in some), name)
         for each in some:
             made.since += each.since
         made.touch(name)

@@ -2,7 +2,8 @@
 
 The law of a wrong read is told by what was done before it:
 
-- rows of a step on another object, which were written after this one came to be: S4, whatever was done;
+- rows of a step on another object, which were written after this one came to be: S4, and `where` is the operation that
+  made the younger of the two;
 - else the last operation since the object was last read rightly, by `LAW`; `where` names all of them;
 - where there was none but appending: R1 for a full memory, B7 for a window or a chunk, S2 for a state;
 - a state that is the one of another position of its row: S1;
@@ -218,10 +219,10 @@ class Judge:
                 else:
                     wrong = held(member, history, flat)
                 if wrong:
-                    here.since = tuple(each for each in here.since if each not in HANDED)
+                    before = tuple(each for each in here.since if each not in HANDED)
+                    here.since = (*before, name)
+                    law = "B3" if name == "slice" else "" if before else ALONE[member.family]
                     where = f"the {name} of row {r} of object {self.ghost.number(o)}, layer {member.path} ({member.of})"
-                    law = "B3" if name == "slice" and not here.since else ""
-                    here.since = here.since or (name,) * (name == "slice")
                     return self._wrong(here, member, f"{where}, {wrong.says}", wrong, law)
         if name != "state":
             self._mark(here.batch, name, "held")
@@ -229,9 +230,11 @@ class Judge:
 
     def _wrong(self, here: Object, member: Member, says: str, wrong: Wrong, law: str = "") -> Fault:
         for content in wrong.contents:
-            step, owner = self._stranger(here, content)
-            if owner is not None:
-                says += f"; step {step} wrote to object {owner}, after this one came to be"
+            step, other = self._stranger(here, content)
+            if other is not None:
+                number = self.ghost.owner[step]
+                says += f"; step {step} wrote that to object {number}, after this one came to be"
+                here.since = (max(here, other, key=lambda each: each.made).by,)
                 return self._fault(here, member.of, "S4", "", says, HEAD, wrong.rows, law="S4")
         last = here.since[-1].removesuffix(REFUSED) if here.since else ""
         if wrong.position and member.family == "full" and (not last or last in RESTORING):
@@ -239,14 +242,14 @@ class Judge:
         aspect = "positions" if wrong.position else ""
         return self._fault(here, member.of, ALONE[member.family], aspect, says, HEAD, wrong.rows, law)
 
-    def _stranger(self, here: Object, content: int) -> tuple[int, int | None]:
+    def _stranger(self, here: Object, content: int) -> tuple[int, Object | None]:
         """The step and the object of a content that another object was given after this one came to be, else None."""
         step = toy.told(content)[0]
         owner = self.ghost.owner.get(step)
         if owner is None or step <= here.made or self.ghost.objects[owner] is here:
             return step, None
         mine = any(content == toy.content(token) for row in here.rows for token in row)
-        return step, None if mine else owner
+        return step, None if mine else self.ghost.objects[owner]
 
     def _fault(
         self, here: Object, family: str, alone: str, aspect: str, says: str, head: tuple[str, ...] = (),

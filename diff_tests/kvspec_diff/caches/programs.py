@@ -219,8 +219,7 @@ def looked_at(case: Case) -> Case | None:
         if name in MAKING:
             touched = touched * (name != "restore") + [objects]
             objects += 1
-        if name not in ("append", "slice", "read"):
-            steps += [("append", o, 1) for o in dict.fromkeys(touched)]
+        steps += [("append", o, 1) for o in dict.fromkeys(touched)]
     try:
         return msgspec.structs.replace(case, steps=tuple(steps))
     except ValueError:
