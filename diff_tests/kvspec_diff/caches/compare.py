@@ -64,30 +64,36 @@ class Comparison(Batched[Case, Promises]):
     ) -> None:
         """Run for so many seconds or programs, whichever ends first; one of them is given."""
         end = None if seconds is None else time.monotonic() + seconds
+        rng = random.Random(self._seed)
         sent: list[list[Case]] = []
+        drawn = 0
+
+        def wanted() -> bool:
+            return (programs is None or drawn < programs) and (end is None or time.monotonic() < end)
 
         def batches() -> Iterator[list[dict[str, Any]]]:
-            rng = random.Random(self._seed)
-            count = 0
-            while (programs is None or count < programs) and (end is None or time.monotonic() < end):
-                size = BATCH if programs is None else min(BATCH, programs - count)
+            nonlocal drawn
+            while wanted() and len(self._doubted) <= BATCH:
+                size = BATCH if programs is None else min(BATCH, programs - drawn)
                 sent.append([draw(self.table, rng, self._operations) for _ in range(size)])
-                count += size
+                drawn += size
                 yield [case.question for case in sent[-1]]
 
-        for answers in self._client.answers(batches()):
-            for case, answer in zip(sent.pop(0), answers, strict=True):
-                if "calls" not in answer:
-                    self.take(case, answer)
-                    continue
-                judged = judge(case, answer["calls"], self.table)
-                self.tally.add(answer["calls"], judged.marks)
-                self._doubted += [(case, fault) for fault in judged.faults]
-            if len(self._doubted) > BATCH:
-                self._settle()
-            if progress:
-                progress(self.tally.counts["programs"], sum(self.seen.values()))
-        self._settle()
+        while wanted():
+            for answers in self._client.answers(batches()):
+                for case, answer in zip(sent.pop(0), answers, strict=True):
+                    self._follow(case, answer)
+                if progress:
+                    progress(self.tally.counts["programs"], sum(self.seen.values()))
+            self._settle()  # no batch is on its way now
+
+    def _follow(self, case: Case, answer: dict[str, Any]) -> None:
+        if "calls" not in answer:
+            self.take(case, answer)
+            return
+        judged = judge(case, answer["calls"], self.table)
+        self.tally.add(answer["calls"], judged.marks)
+        self._doubted += [(case, fault) for fault in judged.faults]
 
     def _unsure(self, fault: Fault) -> bool:
         return fault.key not in self._sure and bool(laid_to(fault.key))
