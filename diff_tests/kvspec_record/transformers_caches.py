@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicLayer, StaticLayer
 from kvspec_record import toy
 from kvspec_record.caches import Answer, Driver, Misuse, Nothing, Refused
 from kvspec_record.caller import one_line
-from kvspec_record.transformers_model import PADDING, Model, attended, told, written
+from kvspec_record.transformers_model import PADDING, QUANTIZED, Model, attended, told, written
 
 
 class Made:
@@ -187,7 +187,8 @@ class _Step:
 
     def attend(self, i: int, mask: Any) -> None:
         """A layer with keys and values."""
-        keys, values = self.cache.update(self.keys, self.values, i)
+        heads = (-1, self.model.heads, -1, -1)
+        keys, values = self.cache.update(self.keys.expand(heads), self.values.expand(heads), i)
         self._reads(str(i), attended(mask, self.count, told(keys[:, 0], values[:, 0])))
         self.answer["dtypes"][str(i)] = str(keys.dtype).removeprefix("torch.")
         if self.model.kinds[i].indexed:
@@ -293,7 +294,7 @@ def _stored(made: Made) -> list[tuple[str, Any, Any]]:
     """Keys and values of each layer that has them by position, up to its end."""
     parts = []
     for i, layer in enumerate(made.cache.layers):
-        if made.model.layers[i][0] in ("hqq", "fp8") or not isinstance(layer, DynamicLayer | StaticLayer):
+        if made.model.layers[i][0] in QUANTIZED or not isinstance(layer, DynamicLayer | StaticLayer):
             continue
         if layer.keys is not None and layer.keys.dim() == 4:
             end = made.length if isinstance(layer, StaticLayer) else layer.keys.shape[2]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from transformers import DynamicCache, LlamaConfig, StaticCache, masking_utils
-from transformers.cache_utils import QuantizedCache
+from transformers.cache_utils import Cache, Fp8QuantizedLayer, HQQQuantizedLayer, QuantizedCache
 
 from kvspec_record import toy
 
@@ -66,6 +66,8 @@ class Model:
             raise ValueError(f"there is no layer of kind {unknown[0]!r}")
         self.dtype = getattr(torch, dtype)
         self.kinds = [KINDS[name] for name, _ in self.layers]
+        # HQQ packs two groups into one.
+        self.heads = 2 if any(name == "hqq" for name, _ in self.layers) else 1
         self.recording = any(given.get("record") for _, given in self.layers)
         self.early = any(given.get("early") for _, given in self.layers)
         lengths = [given["length"] for _, given in self.layers if "length" in given]
@@ -77,15 +79,14 @@ class Model:
 
     def cache(self, rows: int) -> Any:
         """A fresh cache of the model."""
-        name, given = self.layers[0]
-        if name in ("hqq", "fp8"):
-            made: Any = QuantizedCache(name, self.config, **(_quantization(given) if name == "hqq" else {}))
+        if any(name in QUANTIZED for name, _ in self.layers):
+            made: Any = self._quantized()
         elif self.length is not None:
             made = StaticCache(config=self.config, max_cache_len=self.length)
         else:
             made = DynamicCache(config=self.config)
         if self.early:
-            made.early_initialization(rows, 1, toy.WIDTH, self.dtype, torch.device("cpu"))
+            made.early_initialization(rows, self.heads, toy.WIDTH, self.dtype, torch.device("cpu"))
         if self.recording:
             made.activate_past_recording()
         return made
@@ -109,6 +110,13 @@ class Model:
         embeds = torch.empty((rows, count, 1), dtype=self.dtype)
         return masking_utils.create_recurrent_attention_mask(self.config, embeds, seen, cache=cache)
 
+    def _quantized(self) -> Any:
+        """A `QuantizedCache` where all layers are the same, as it has them; else the layers one by one."""
+        name, given = self.layers[0]
+        if all(layer == self.layers[0] for layer in self.layers):
+            return QuantizedCache(name, self.config, **_quantization(given))
+        return Cache(layers=[QUANTIZED[name](**_quantization(given)) for name, given in self.layers])
+
     def _mask(self, i: int) -> tuple[Any, ...]:
         kind, given = self.kinds[i], self.layers[i][1]
         return kind.mask, given.get("size"), kind.indexed, i if not kind.mask else None
@@ -131,12 +139,15 @@ class Model:
 
 
 def _quantization(given: dict[str, int]) -> dict[str, int]:
+    if not given:
+        return {}
     return {
         "nbits": given["bits"], "axis_key": 1, "axis_value": 1, "q_group_size": toy.WIDTH,
         "residual_length": given["residual"],
     }  # fmt: skip
 
 
+QUANTIZED: dict[str, Any] = {"hqq": HQQQuantizedLayer, "fp8": Fp8QuantizedLayer}
 MASKS: dict[str, Any] = {
     "full": masking_utils.create_causal_mask,
     "sliding": masking_utils.create_sliding_window_causal_mask,
