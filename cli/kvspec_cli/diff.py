@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import Parameter
 from kvspec_diff.report.annotations import annotate
 
-from kvspec_cli import capacity, findings, github, scheduler
+from kvspec_cli import caches, capacity, findings, github, scheduler
 from kvspec_cli.errors import BadInput, number, positive
 from kvspec_cli.programs import as_trace, file_name, print_program, replay_command, said, traces_folder
 from kvspec_cli.scheduler import Policy
@@ -90,7 +90,8 @@ def diff(
     ] = None,
     traces: Annotated[int | None, Parameter(help="Stop after so many programs.")] = None,
     laws: Annotated[
-        str | None, Parameter(help="For vllm: C, as in C1-C9, for capacity; A,R,P, for the scheduler.")
+        str | None,
+        Parameter(help="Of vllm: C, as in C1-C9, for capacity; A,R,P, for the scheduler. Of caches: B,S, say."),
     ] = None,
     policy: Annotated[Policy | None, Parameter(help="Of a scheduler: compare with this policy alone.")] = None,
     configurations: Annotated[int | None, Parameter(help="Of capacity: stop after so many configurations.")] = None,
@@ -115,6 +116,10 @@ def diff(
     which = asked(subject, engine, plant, options)
     if which.engine == findings.ENGINE:
         return of_batches(
+            which, options, laws, policy, seconds, traces, configurations, seed, unaided, save, Screen(as_json=as_json)
+        )
+    if which.engine in findings.CACHES:
+        return of_caches(
             which, options, laws, policy, seconds, traces, configurations, seed, unaided, save, Screen(as_json=as_json)
         )
     if laws is not None or configurations is not None or policy is not None:
@@ -146,6 +151,20 @@ def of_batches(
     if configurations is not None:
         raise BadInput("--configurations is for capacity: give --laws C with it, or --traces")
     return scheduler.diff(which, laws, policy, seconds, programs, seed, unaided, save, screen)
+
+
+def of_caches(
+    which: Asked, options: dict[str, Any], laws: str | None, policy: Policy | None, seconds: float | None,
+    programs: int | None, configurations: int | None, seed: int, unaided: bool, save: Path | None, screen: Screen,
+) -> int:  # fmt: skip
+    """An engine whose cache classes are compared."""
+    more = {**options, "policy": policy, "configurations": configurations}
+    given = ["part" if name == "subject" else name for name, value in more.items() if value is not None]
+    if given:
+        raise BadInput(
+            f"--{given[0]} is not for {which.engine}, whose cache classes are compared: give --laws, --traces"
+        )
+    return caches.diff(which, laws, seconds, programs, seed, unaided, save, screen)
 
 
 def compute(

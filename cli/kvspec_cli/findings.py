@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from kvspec_diff.batched.finding import Finding
 
 ENGINE = "vllm"
-"""The engine that is asked in batches."""
+"""The engine whose capacity and scheduler are compared, in batches."""
+
+CACHES = ("mlx-lm", "transformers")
+"""The engines whose cache classes are compared, in batches too."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ def laws(text: str, known: Sequence[str], what: str) -> list[str]:
             chosen += behind[: behind.index(last) + 1] if to else behind[:1]
         else:
             ends = f"write {known[0]}-{known[1]}, or {known[0]},{known[-1]}, or {known[0][0]} for all of its letter"
-            apart = " (capacity, C, and a scheduler, A,R,P, are compared apart)"
+            apart = "" if what == "caches" else " (capacity, C, and a scheduler, A,R,P, are compared apart)"
             raise BadInput(f"--laws is {text!r}; the laws of {what} are {', '.join(known)}: {ends}{apart}")
     return list(dict.fromkeys(chosen))
 
@@ -170,6 +173,24 @@ def of_scheduler(screen: Screen, case: dict[str, Any]) -> None:
     screen.line("    and on, until every request is at its end")
 
 
+def of_caches(screen: Screen, case: dict[str, Any]) -> None:
+    """A case of caches."""
+    from kvspec_diff.caches.case import ARGUMENTS
+
+    setup = case["setup"]
+    screen.line(f"  {', '.join(map(_layer, setup['layers']))}; {setup['dtype']}, rows {setup['rows']}")
+    for name, *given in case["steps"]:
+        told = (f"{argument} {value}" for argument, value in zip(ARGUMENTS[name], given, strict=True))
+        screen.line(f"    {name}({', '.join(told)})")
+    screen.line("    and then a token more for every object")
+
+
+def _layer(layer: Any) -> str:
+    kind, parameters, layers = layer
+    inner = [*(f"{name} {value}" for name, value in parameters), *map(_layer, layers)]
+    return f"{kind}({', '.join(inner)})" if inner else str(kind)
+
+
 def release(path: Path) -> str:
     """The release on which a finding was made: `vllm==0.26.0`."""
     from kvspec_diff.batched.finding import release_and_kind
@@ -181,18 +202,26 @@ def replay(path: Path, which: Asked, screen: Screen) -> int:
     """Run a finding's case again."""
     from kvspec_diff.batched.client import Client
     from kvspec_diff.batched.finding import read, release_and_kind
-    from kvspec_diff.capacity import case as capacity
-    from kvspec_diff.capacity import compare as of_tables
-    from kvspec_diff.schedulers import case as schedulers
-    from kvspec_diff.schedulers import compare as of_steps
+    from kvspec_diff.caches.case import Case as OfCaches
+    from kvspec_diff.caches.compare import Comparison as Caches
+    from kvspec_diff.capacity.case import Case as OfCapacity
+    from kvspec_diff.capacity.compare import Comparison as Capacity
+    from kvspec_diff.schedulers.case import Case as OfSchedulers
+    from kvspec_diff.schedulers.compare import Comparison as Schedulers
 
-    scheduled = release_and_kind(path)[1] in schedulers.Case.KINDS
-    finding: Finding[Any] = read(path, schedulers.Case) if scheduled else read(path, capacity.Case)
+    kind = release_and_kind(path)[1]
+    comparisons: list[tuple[Any, Any, Callable[[Screen, Any], None]]] = [
+        (Caches, OfCaches, of_caches), (Schedulers, OfSchedulers, of_scheduler), (Capacity, OfCapacity, of_capacity),
+    ]  # fmt: skip
+    compare, made, describe_case = next((each for each in comparisons if kind in each[1].KINDS), comparisons[-1])
+    finding: Finding[Any] = read(path, made)
+    if (which.engine in CACHES) != (made is OfCaches):
+        raise BadInput(f"{path} is about {finding.engine}, and {which.name} is compared otherwise")
     with screen.progress(f"starting {which.name}"), Client(which.engine, which.version, which.plants) as client:
-        comparison: Batched[Any, Any] = of_steps.Comparison(client) if scheduled else of_tables.Comparison(client)
+        comparison: Batched[Any, Any] = compare(client)
         faults = comparison.replay(finding)
     case = msgspec.to_builtins(finding.case)
-    (of_scheduler if scheduled else of_capacity)(screen, case)
+    describe_case(screen, case)
     for fault in faults:
         screen.line(f"{fault.law}: {fault.says}", "bold red")
         if fault.head:

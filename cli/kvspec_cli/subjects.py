@@ -71,7 +71,8 @@ def opened(which: Asked) -> "Own | Release":
     from kvspec_diff.sources import OPTIONS, Own, Release
 
     if which.engine and which.engine not in OPTIONS:
+        what = "capacity" if which.engine == "vllm" else "caches"
         raise BadInput(
-            f"{which.engine} has no pool to run programs on: `kvspec diff --engine {which.name}` compares its capacity"
+            f"{which.engine} has no pool to run programs on: `kvspec diff --engine {which.name}` compares its {what}"
         )
     return Release(which.engine, which.version, which.plants) if which.engine else Own(which.subject)

@@ -13,8 +13,8 @@ that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it h
   step size in `generate_step` and `PromptProcessingBatch.prompt`.
 
 An object is a list of caches with one row until it is merged, as `BatchGenerator` does it, through its functions
-`_merge_caches` and `_extend_cache`. To extend a single one, or by a single one, is to merge that before. Prompts of
-different lengths are padded on the right between `prepare` and `finalize`.
+`_merge_caches` and `_extend_cache`; of several rows from the beginning it is merged of empty ones. Prompts of different
+lengths are padded on the right between `prepare` and `finalize`.
 """
 
 import copy
@@ -260,9 +260,10 @@ class MlxLm(Driver):
 
     def extend(self, made: Made, other: Made) -> None:
         """`_extend_cache`: the rows of another batch join."""
-        first, second = (each if each.batched else self.merge([each]) for each in (made, other))
-        made.caches = _extend_cache(first.caches, second.caches)
-        made.rows, made.batched = made.rows + other.rows, True
+        if not (made.batched and other.batched):
+            raise Nothing("single ones are merged")
+        made.caches = _extend_cache(made.caches, other.caches)
+        made.rows += other.rows
 
 
 def _forward(made: Made, tokens: list[list[int]], own: list[range], start: int, answer: Answer) -> None:

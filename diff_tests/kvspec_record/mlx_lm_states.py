@@ -84,9 +84,9 @@ def length(name: str, known: dict[str, Any]) -> int:
     """How many places of the buffer count, padding and all; a release that keeps no number for it cuts the rest off."""
     room = int((known["keys"] if isinstance(known["keys"], mx.array) else known["keys"][0]).shape[2])
     if name == "BatchRotatingKVCache":
-        return room if known["rotated"] else min(room, known["_idx"])
+        return room if known["rotated"] else min(room, int(known["_idx"]))
     if name == "BatchKVCache":
-        return min(room, known.get("_idx", room))
+        return min(room, int(known.get("_idx", room)))
     offset = known.get("offset", room)
     return min(room, int(offset) - int(known.get("start_position", 0)))
 

@@ -21,6 +21,9 @@ from kvspec_diff.caches.tally import Tally
 BATCH = 20
 """Programs in a round trip."""
 
+Doubted = tuple[Case, Fault, Case]
+"""A case, what is wrong with it, and the case with the objects looked at more often."""
+
 
 class Comparison(Batched[Case, Promises]):
     """Compares, within what the release promises and its worker has a way to do."""
@@ -31,7 +34,7 @@ class Comparison(Batched[Case, Promises]):
         super().__init__(client, laws, seed)
         self.tally = Tally()
         self._operations = client.capabilities.get("caches", ())
-        self._doubted: list[tuple[Case, Fault]] = []
+        self._doubted: list[Doubted] = []
         self._sure: set[Key] = set()
 
     def known_of(self, engine: str, version: str) -> Promises:
@@ -64,36 +67,58 @@ class Comparison(Batched[Case, Promises]):
     ) -> None:
         """Run for so many seconds or programs, whichever ends first; one of them is given."""
         end = None if seconds is None else time.monotonic() + seconds
-        rng = random.Random(self._seed)
-        sent: list[list[Case]] = []
-        drawn = 0
-
-        def wanted() -> bool:
-            return (programs is None or drawn < programs) and (end is None or time.monotonic() < end)
+        sent: list[tuple[list[Case], list[Doubted]]] = []
 
         def batches() -> Iterator[list[dict[str, Any]]]:
-            nonlocal drawn
-            while wanted() and len(self._doubted) <= BATCH:
-                size = BATCH if programs is None else min(BATCH, programs - drawn)
-                sent.append([draw(self.table, rng, self._operations) for _ in range(size)])
-                drawn += size
-                yield [case.question for case in sent[-1]]
+            rng = random.Random(self._seed)
+            count = 0
+            while (programs is None or count < programs) and (end is None or time.monotonic() < end):
+                if len(self._doubted) > BATCH:
+                    sent.append(self._look_again())
+                else:
+                    size = BATCH if programs is None else min(BATCH, programs - count)
+                    sent.append(([draw(self.table, rng, self._operations) for _ in range(size)], []))
+                    count += size
+                yield [case.question for case in sent[-1][0]]
 
-        while wanted():
-            for answers in self._client.answers(batches()):
-                for case, answer in zip(sent.pop(0), answers, strict=True):
-                    self._follow(case, answer)
-                if progress:
-                    progress(self.tally.counts["programs"], sum(self.seen.values()))
-            self._settle()  # no batch is on its way now
+        for answers in self._client.answers(batches()):
+            cases, doubted = sent.pop(0)
+            if doubted:
+                self._settle(doubted, [self.judge(*each) for each in zip(cases, answers, strict=True)])
+            else:
+                self._take(cases, answers)
+            if progress:
+                progress(self.tally.counts["programs"], sum(self.seen.values()))
+        while self._doubted:
+            cases, doubted = self._look_again()
+            self._settle(doubted, self.ask(cases))
 
-    def _follow(self, case: Case, answer: dict[str, Any]) -> None:
-        if "calls" not in answer:
-            self.take(case, answer)
-            return
-        judged = judge(case, answer["calls"], self.table)
-        self.tally.add(answer["calls"], judged.marks)
-        self._doubted += [(case, fault) for fault in judged.faults]
+    def _take(self, cases: list[Case], answers: list[dict[str, Any]]) -> None:
+        """Judge programs; what is laid to operations, for the first time, waits until it was looked at again."""
+        for case, answer in zip(cases, answers, strict=True):
+            if "calls" not in answer:
+                self.take(case, answer)
+                continue
+            judged = judge(case, answer["calls"], self.table)
+            self.tally.add(answer["calls"], judged.marks)
+            for fault in judged.faults:
+                again = looked_at(case) if self._unsure(fault) else None
+                if again is None:
+                    self.count(case, [fault])
+                else:
+                    self._doubted.append((case, fault, again))
+
+    def _look_again(self) -> "tuple[list[Case], list[Doubted]]":
+        doubted, self._doubted = self._doubted[: 2 * BATCH], self._doubted[2 * BATCH :]
+        return [again for _, _, again in doubted], doubted
+
+    def _settle(self, doubted: "list[Doubted]", faults: list[list[Fault]]) -> None:
+        """Count faults, each laid to as few operations as looking at the objects more often can tell."""
+        for (case, fault, again), others in zip(doubted, faults, strict=True):
+            simpler = fewer(fault, others)
+            if simpler is None:
+                self._sure.add(fault.key)
+            self.count(case if simpler is None else again, [simpler or fault])
 
     def _unsure(self, fault: Fault) -> bool:
         return fault.key not in self._sure and bool(laid_to(fault.key))
@@ -102,20 +127,6 @@ class Comparison(Batched[Case, Promises]):
         """What the fault is laid to when objects are looked at more often, if that is less."""
         again = looked_at(case) if laid_to(fault.key) else None
         return fewer(fault, self.ask([again])[0]) if again else None
-
-    def _settle(self) -> None:
-        """Count the faults, each laid to as few operations as can be told by looking at objects more often."""
-        asked = [looked_at(case) if self._unsure(fault) else None for case, fault in self._doubted]
-        more = list(dict.fromkeys(each for each in asked if each is not None))
-        found = dict(zip(more, self.ask(more), strict=True)) if more else {}
-        for (case, fault), again in zip(self._doubted, asked, strict=True):
-            simpler = fewer(fault, found[again]) if again else None
-            if again is not None and simpler is not None:
-                self.count(again, [simpler])
-            else:
-                self._sure.add(fault.key)
-                self.count(case, [fault])
-        self._doubted.clear()
 
 
 def laid_to(key: Key) -> set[str]:

@@ -20,7 +20,7 @@ REFUSED = " refused"
 
 @dataclass
 class Object:
-    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by that operation."""
+    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by `by`."""
 
     rows: list[list[int]]
     batch: bool = False
@@ -36,7 +36,7 @@ class Object:
 
 @dataclass
 class Kept:
-    """What a step handed out: `tied` are the objects that may share memory with it."""
+    """What a step handed out: `tied` are the objects that may share memory with it, first the one that it is of."""
 
     name: str
     of: Object
@@ -49,7 +49,7 @@ class Ghost:
 
     def __init__(self, setup: Setup, promises: Promises) -> None:
         self.setup, self.promises = setup, promises
-        self.objects = [Object([[] for _ in range(setup.rows)])]
+        self.objects = [Object([[] for _ in range(setup.rows)], promises.batched(setup))]
         self.states: list[Kept] = []
         self.handed: dict[int, Kept] = {}
         self.owner: dict[int, int] = {}  # of a step that appended: the object
@@ -72,9 +72,10 @@ class Ghost:
             each.touch(op[0] + REFUSED)
 
     def changed(self, step: int) -> Kept:
-        """What a step handed out is not what it was: nothing that comes of it is judged."""
+        """What a step handed out is not what it was: nothing that came or comes of it is judged."""
         kept = self.handed[step]
         kept.of.doubtful = True
+        self._doubt(kept.tied[1:])
         return kept
 
     def doubt(self, op: list[Any]) -> None:
@@ -135,16 +136,18 @@ class Ghost:
 
     def _tie(self, kept: Kept) -> None:
         """An object was made of a state: where that is no copy, what shared the memory before goes on no more."""
-        if self.promises.verdict(self.setup, kept.of.batch, "isolate_state") in ("promised", "optional"):
-            return
-        self._doubt(kept.tied)
+        if not self._isolated(kept):
+            self._doubt(kept.tied)
         kept.tied.append(len(self.objects) - 1)
+
+    def _isolated(self, kept: Kept) -> bool:
+        return self.promises.verdict(self.setup, kept.of.batch, "isolate_state") in ("promised", "optional")
 
     def _untie(self, number: int) -> None:
         """An object was changed: what shares memory with it, by a state that something was restored from, is not
         judged."""
         for kept in self.states:
-            if number in kept.tied and len(kept.tied) > 1:
+            if number in kept.tied and len(kept.tied) > 1 and not self._isolated(kept):
                 self._doubt(each for each in kept.tied if each != number)
 
     def _doubt(self, numbers: Iterable[int]) -> None:

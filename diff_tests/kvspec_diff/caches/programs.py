@@ -47,7 +47,12 @@ def draw_setup(promises: Promises, rng: random.Random) -> Setup:
     for kind in rng.choices(kinds, k=rng.choice((1, 1, 2, 3))):
         inner = tuple(_layer(promises, each, rng) for each in rng.choices(plain, k=rng.randint(1, 3)))
         layers.append(Layer(LIST, (), inner) if kind == LIST else _layer(promises, kind, rng))
-    return Setup(tuple(layers), rng.choice(promises.dtypes), rng.randint(1, promises.rows))  # type: ignore[arg-type]
+    made = Setup(tuple(layers), rng.choice(promises.dtypes), rng.randint(1, promises.rows))  # type: ignore[arg-type]
+    try:
+        promises.check(made, "")
+    except EngineError:
+        return msgspec.structs.replace(made, rows=1)
+    return made
 
 
 def _layer(promises: Promises, kind: str, rng: random.Random) -> Layer:
@@ -69,14 +74,14 @@ class Draw:
     def __init__(self, setup: Setup, promises: Promises, rng: random.Random, operations: tuple[str, ...]) -> None:
         self.setup, self.promises, self.rng = setup, promises, rng
         self.operations = tuple(name for name in operations if name in promises.operations)
-        self.objects = [Sketch([0] * setup.rows)]
+        self.objects = [Sketch([0] * setup.rows, promises.batched(setup))]
         self.states: list[Sketch] = []
         self.bounds = bounds(promises.members(setup)) or [4]
         self.left = 12 * LONGEST
 
     def steps(self) -> Iterator[Step]:
         """The steps; the first gives tokens."""
-        yield self._append(0, first=True)
+        yield self._begin()
         for _ in range(self.rng.randint(2, 12)):
             o = self.rng.randrange(len(self.objects))
             done = None if self.rng.random() < 0.25 else self._operation(o)
@@ -87,6 +92,13 @@ class Draw:
             touched = len(self.objects) - 1 if done[0] in MAKING else o
             if done[0] not in ("append", "padded") and self.rng.random() < 0.6:
                 yield self._append(touched)
+
+    def _begin(self) -> Step:
+        """The first tokens: of a batch now and then of different lengths, as the first prompts are."""
+        made = self.objects[0]
+        if made.batch and "padded" in self.operations and self.rng.random() < 0.5:
+            return self._padded("padded", 0, made)
+        return self._append(0, first=True)
 
     def _allowed(self, name: str, batch: bool) -> bool:
         verdict = self.promises.verdict(self.setup, batch, name)

@@ -1,10 +1,11 @@
 """What an engine promises for which class of caches: `promises/ENGINE.toml`, with a citation for each.
 
-The file names the `engine`; the `releases` it is about; the `dtypes`; `rows`, how many a fresh object has at most; the
-`operations` that there is a way to do. Then a table `[[class]]` for each class: `name`; for one that a layer can begin
-as, its `kind` in programs, `parameters` as `[least, most]` to draw from, or `choices`, `members`, and `groups`, those
-of one of which stand in one cache; `batch`, the class that it becomes by merging, if that is another.
-`members` is a table from what is added to the layer's path to `[family, number or parameter, ...]`.
+The file names the `engine`; the `releases` it is about; the `dtypes`; `rows`, how many a fresh object has at most: one
+of several is `batched` when a class of it has another for batches; the `operations` that there is a way to do. Then a
+table `[[class]]` for each class: `name`; for one that a layer can begin as, its `kind` in programs, `parameters` as
+`[least, most]` to draw from, or `choices`, `members`, and `groups`, those of one of which stand in one cache; `batch`,
+the class that it becomes by merging, if that is another. `members` is a table from what is added to the layer's path to
+`[family, number or parameter, ...]`.
 
 Then a table `[[promise]]` for each: `classes` and `operations` ("*" is all); `verdict`; `source`, where that is said or
 what else it was read from; `says`, in words; `releases`, if not all; `where`, if it is for some parameters only, as
@@ -108,6 +109,10 @@ class Promises:
         """What is said of an operation on a class; with no parameters, in general."""
         return self._find(name, operation, None if parameters is None else tuple(sorted(parameters.items())))
 
+    def batched(self, setup: Setup) -> bool:
+        """Whether a fresh object is one of the classes for batches."""
+        return setup.rows > 1 and any(self.kinds[layer.kind].batch for layer in setup.every)
+
     def verdict(self, setup: Setup, batch: bool, operation: str) -> Verdict:
         """The verdict on an operation on a whole cache: the worst one on any of its layers."""
         if operation not in self.judged:
@@ -138,6 +143,8 @@ class Promises:
             for name, value in layer.parameters:
                 if name in made.choices and value not in made.choices[name]:
                     raise EngineError(f"{release}: {name} of {layer.kind} is one of {made.choices[name]}, not {value}")
+        if self.batched(setup) and self.verdict(setup, False, "merge") != "promised":
+            raise EngineError(f"{release} has no batch of such caches to begin with")
         for member in self.members(setup):
             if member.family in ("window", "chunk") and member.numbers[0] < 1 + (*member.numbers, 0)[1]:
                 raise EngineError(f"{release}: no {member.of} has {member.family}{member.numbers}")
