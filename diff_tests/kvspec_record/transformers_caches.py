@@ -25,8 +25,8 @@ class Made:
     `lowest` is, for each layer, the lowest position of which it may still hold what tokens before the window need.
     """
 
-    def __init__(self, model: Model, cache: Any, seen: torch.Tensor, lowest: list[int], recording: bool) -> None:
-        self.model, self.cache, self.seen, self.lowest, self.recording = model, cache, seen, lowest, recording
+    def __init__(self, model: Model, cache: Any, seen: torch.Tensor, lowest: list[int]) -> None:
+        self.model, self.cache, self.seen, self.lowest = model, cache, seen, lowest
 
     @property
     def rows(self) -> int:
@@ -57,7 +57,7 @@ class Caches(Driver):
 
     def fresh(self, layers: list[Any], rows: int, dtype: str) -> Made:
         model = Model(layers, dtype)
-        return Made(model, model.cache(rows), _nothing(rows), [0] * len(layers), model.recording)
+        return Made(model, model.cache(rows), _nothing(rows), [0] * len(layers))
 
     def rows(self, made: Made) -> int:
         return made.rows
@@ -81,7 +81,7 @@ class Caches(Driver):
             if kind.mask:
                 step.attend(i, masks[i])
         for i in range(len(model.kinds)):
-            if not made.recording:
+            if not made.model.recording:
                 made.lowest[i] = max(made.lowest[i], made.length - _back(model, i, made.length))
         return step.answer
 
@@ -92,7 +92,7 @@ class Caches(Driver):
             raise Refused("is_croppable is False")
         left = made.length - count
         backs = [_back(made.model, i, left) for i in range(len(made.lowest))]
-        if made.recording and any(left - back < low for back, low in zip(backs, made.lowest, strict=True)):
+        if made.model.recording and any(left - back < low for back, low in zip(backs, made.lowest, strict=True)):
             raise Misuse("tokens before the last crop were not recorded")
         before = _lengths(made)
         try:
@@ -110,7 +110,7 @@ class Caches(Driver):
         made.seen, made.lowest = _nothing(made.rows), [0] * len(made.lowest)
 
     def copy(self, made: Made) -> Made:
-        return Made(made.model, copy.deepcopy(made.cache), made.seen, list(made.lowest), made.recording)
+        return Made(made.model, copy.deepcopy(made.cache), made.seen, list(made.lowest))
 
     def state(self, made: Made) -> Handed:
         whole = _handed_out(made)
@@ -286,8 +286,10 @@ def _handed_out(made: Made) -> list[Any]:
 
 def _of(model: Model, whole: list[Any], seen: torch.Tensor) -> Made:
     length = seen.shape[1]
-    lowest = [length - _back(model, i, length) for i in range(len(model.kinds))]
-    return Made(model, DynamicCache(whole, config=model.config), seen, lowest, False)
+    cache = DynamicCache(whole, config=model.config)
+    if model.recording:
+        cache.activate_past_recording()
+    return Made(model, cache, seen, [length - _back(model, i, length) for i in range(len(model.kinds))])
 
 
 def _stored(made: Made) -> list[tuple[str, Any, Any]]:

@@ -3,10 +3,11 @@
 Kinds of layers, with their parameters; a cache is a `DynamicCache`, a `StaticCache` or a `QuantizedCache` of the layers
 that its configuration names:
 
-- `dynamic`; `sliding` (size, record); `chunked` (size, record); `indexed`; `conv` (kernel, record); `linear` (kernel);
-  `linear_twice` (kernel), with two states; `hybrid` and `hybrid_conv` (kernel, record); `hybrid_sliding` (size, kernel);
-- `static` (length, early); `static_sliding`, `static_sliding_wide` and `static_chunked` (size, length); `static_indexed` (length);
-  `static_hybrid` and `static_hybrid_conv` (kernel, length); beside them `conv`, `linear` and `linear_twice`;
+- `dynamic`; `sliding` (size, record); `chunked` (size, record); `indexed`; `conv` (kernel, record), a convolution alone;
+  `linear` (kernel), with a state; `linear_twice` (kernel), with two; `hybrid` and `hybrid_conv` (kernel, record), with
+  keys and values too; `hybrid_sliding` (size, kernel);
+- `static` (length, early); `static_sliding`, `static_sliding_wide`, `static_chunked` (size, length); `static_indexed`
+  (length); `static_hybrid` and `static_hybrid_conv` (kernel, length, record); beside them the convolutions and states;
 - `hqq` (bits, residual), in groups of `toy.WIDTH` along a key's or a value's digits; `fp8`.
 
 `record` is 1 for a cache that records its past so that tokens can be taken off, `early` for one that is set up before
@@ -72,8 +73,7 @@ class Model:
         self.early = any(given.get("early") for _, given in self.layers)
         lengths = [given["length"] for _, given in self.layers if "length" in given]
         self.length = max(lengths, default=None)
-        self.config = self._config()
-        self.configs = self.config.per_layer_config
+        self.config, self.configs = self._config()
         first: dict[Any, int] = {}
         self.masked_as = [first.setdefault(self._mask(i), i) for i in range(len(self.layers))]
 
@@ -121,21 +121,30 @@ class Model:
         kind, given = self.kinds[i], self.layers[i][1]
         return kind.mask, given.get("size"), kind.indexed, i if not kind.mask else None
 
-    def _config(self) -> Any:
-        each = {}
-        for i, (kind, (_, given)) in enumerate(zip(self.kinds, self.layers, strict=True)):
-            size = given.get("size")
-            each[i] = {
-                "sliding_window": size if kind.mask == "sliding" else None,
-                "attention_chunk_size": size if kind.mask == "chunked" else None,
+    def _config(self) -> tuple[Any, list[Any]]:
+        """The configuration of the model, and the one that each layer's mask is made with."""
+        each = [
+            {
+                "sliding_window": given.get("size") if kind.mask == "sliding" else None,
+                "attention_chunk_size": given.get("size") if kind.mask == "chunked" else None,
                 "number_of_conv_states": max(kind.conv, 1),
             }
+            for kind, (_, given) in zip(self.kinds, self.layers, strict=True)
+        ]
+        some = {name: {row[name] for row in each} - {None} for name in each[0]}
+        alike = all(len(values) < 2 for values in some.values())
+        alike = alike and not (some["sliding_window"] and some["attention_chunk_size"])
+        given = (
+            {name: values.pop() for name, values in some.items() if values}
+            if alike
+            else {"per_layer_config": dict(enumerate(each))}
+        )
         config = LlamaConfig(
             num_hidden_layers=len(self.layers), hidden_size=toy.WIDTH, num_attention_heads=1, num_key_value_heads=1,
-            layer_types=[kind.type for kind in self.kinds], per_layer_config=each,
+            layer_types=[kind.type for kind in self.kinds], **given,
         )  # fmt: skip
         config._attn_implementation = "sdpa"
-        return config
+        return config, [config] * len(each) if alike else config.per_layer_config
 
 
 def _quantization(given: dict[str, int]) -> dict[str, int]:

@@ -45,8 +45,8 @@ PLANTS: dict[str, Plant] = {
     "static_sliding=no_roll": Plant(
         utils.StaticSlidingWindowLayer, "update", "new_keys = self.keys.roll(-1, dims=-2)", "new_keys = self.keys"),
     "static_sliding=keep_the_first": Plant(
-        utils.StaticSlidingWindowLayer, "update", "self.values.copy_(full_value_states[:, :, -self.max_cache_len :, :])",
-        "self.values.copy_(full_value_states[:, :, : self.max_cache_len, :])"),
+        utils.StaticSlidingWindowLayer, "update", "full_value_states[:, :, -self.max_cache_len :, :]",
+        "full_value_states[:, :, : self.max_cache_len, :]"),
     "static_sliding=length_stays_on_reset": Plant(
         utils.StaticSlidingWindowLayer, "reset", "self.cumulative_length_int = 0", "pass"),
     "quantized=forget_the_residual": Plant(
@@ -67,8 +67,8 @@ PLANTS: dict[str, Plant] = {
     "conv=no_padding_shift": Plant(
         utils.LinearAttentionLayer, "update_conv_state", "(padding_length, 0)", "(0, padding_length)"),
     "state=the_first_entry": Plant(
-        utils.LinearAttentionLayer, "update_recurrent_state", "self.recurrent_states[state_idx].copy_(recurrent_states)",
-        "self.recurrent_states[0].copy_(recurrent_states)"),
+        utils.LinearAttentionLayer, "update_recurrent_state", "self.recurrent_states[state_idx].copy_(",
+        "self.recurrent_states[0].copy_("),
     "state=kept_on_reset": Plant(
         utils.LinearAttentionCacheLayerMixin, "reset", "self.has_previous_state[i] = False", "pass"),
     "state=not_reordered": Plant(
