@@ -204,6 +204,8 @@ class _Step:
         for entry in range(kind.conv):
             before = self.cache.get_conv_state(i, state_idx=entry)
             state = self.cache.get_recurrent_state(i, state_idx=entry) if kind.states else None
+            for each in (before, state):
+                self._fitting(each)
             if before is not None and self.count == 1 and not self.cache.is_recording_past(i):
                 columns = torch.cat([before, new], -1)
                 before.copy_(columns[..., -before.shape[-1] :])
@@ -224,10 +226,16 @@ class _Step:
         new, _ = written(torch.tensor(numbers)[:, None], torch.zeros((len(numbers), 1), dtype=torch.int64),
                          self.model.dtype)  # fmt: skip
         now = self.cache.update_recurrent_state(new[:, 0], i, state_idx=entry)
+        self._fitting(now)
         path = f"{i}.state" if self.model.kinds[i].mask else str(i)
         states = self.answer["states"].setdefault(path, [[] for _ in numbers])
         for row, number in zip(states, told(now, now)[:, 0, 0].tolist(), strict=True):
             row.append(number)
+
+    def _fitting(self, state: torch.Tensor | None) -> None:
+        """Raise `ValueError` for a state with other rows than the step, with which no model could go on."""
+        if state is not None and state.shape[0] != len(self.tokens):
+            raise ValueError(f"there is a state of {state.shape[0]} rows for a step of {len(self.tokens)}")
 
     def _reads(self, path: str, reads: list[list[list[int]]]) -> None:
         """Those of the row's own tokens."""

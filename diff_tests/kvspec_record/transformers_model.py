@@ -3,7 +3,7 @@
 Kinds of layers, with their parameters; a cache is a `DynamicCache`, a `StaticCache` or a `QuantizedCache` of the layers
 that its configuration names:
 
-- `dynamic`; `sliding` (size, record); `chunked` (size, record); `indexed`; `conv` (kernel, record), a convolution alone;
+- `dynamic`; `sliding` (size, record); `chunked` (size, record); `indexed`; `conv` (kernel, record), a convolution;
   `linear` (kernel), with a state; `linear_twice` (kernel), with two; `hybrid` and `hybrid_conv` (kernel, record), with
   keys and values too; `hybrid_sliding` (size, kernel);
 - `static` (length, early); `static_sliding`, `static_sliding_wide`, `static_chunked` (size, length); `static_indexed`
