@@ -12,7 +12,7 @@ SAID = "say"
 
 
 class Releases:
-    """An engine's releases that are installed. A worker takes seconds to start: the unmodified ones are for all tests."""
+    """An engine's releases that are installed. A worker takes seconds to start: unmodified ones are for all tests."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -30,7 +30,6 @@ class Releases:
         if version not in self.running:
             self.running[version] = self.client(version)
         return self.running[version]
-
 
     def close(self) -> None:
         """End the unmodified ones."""
