@@ -13,6 +13,8 @@ TOKENS = 512
 CHUNK = 64
 """Tokens of one step."""
 
+STEPS = 64
+
 ARGUMENTS: Arguments = {
     "append": ("object", "tokens"), "padded": ("object", "tokens", "shift"), "trim": ("object", "tokens"),
     "reset": ("object",), "copy": ("object",), "state": ("object",), "restore": ("state",), "file": ("object",),
@@ -75,7 +77,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     do: Literal["caches"]
     setup: Setup
-    steps: Annotated[tuple[Step, ...], msgspec.Meta(max_length=64)]
+    steps: Annotated[tuple[Step, ...], msgspec.Meta(max_length=STEPS)]
 
     def __post_init__(self) -> None:
         check_steps(self.steps, ARGUMENTS)
@@ -84,6 +86,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 least, most = LEAST.get(argument, 0), MOST.get(argument, 999)
                 if not least <= int(value) <= most and not (name == "trim" and value == 0):
                     raise ValueError(f"step {number}: {argument} of {name} is {value}; it is {least} to {most}")
+        if len(self.steps) > STEPS:
+            raise ValueError(f"a program has {STEPS} steps at most")
         if self.tokens > TOKENS:
             raise ValueError(f"a program gives a row {TOKENS} tokens at most, not {self.tokens}")
 

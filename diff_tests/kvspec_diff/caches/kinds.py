@@ -10,6 +10,7 @@ p must see, and what it may:
 - `state(entries)`: for each entry the fold of all tokens up to now.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -34,6 +35,7 @@ class Sight(NamedTuple):
     may: frozenset[int]
 
 
+@functools.lru_cache(4096)
 def sight(member: Member, position: int, alone: bool) -> Sight:
     """What the query at a position sees; `alone` when its step had one token for each row."""
     if member.family == "window":

@@ -35,6 +35,9 @@ from kvspec_diff.recipes import EngineError
 
 Verdict = Literal["promised", "optional", "refused", "misuse"]
 WORST: tuple[Verdict, ...] = ("promised", "optional", "refused", "misuse")
+MEMORY = 4096
+"""Answers about caches that are remembered."""
+
 HANDED = ("state", "slice", "read")
 """Steps that hand something out that is kept."""
 
@@ -100,6 +103,12 @@ class Promises:
         self.kinds: Mapping[str, Class] = {each.kind: each for each in made.classes if each.kind}
         self._promises = made.promises
         self._find = functools.cache(self._found)
+        self.verdict = functools.lru_cache(MEMORY)(self._verdict)
+        """The verdict on an operation on a whole cache (a setup, in a batch or not): the worst one on any layer."""
+        self.members = functools.lru_cache(MEMORY)(self._memories)
+        """The memories of a cache (a setup, in a batch or not), in order."""
+        self.named = functools.lru_cache(MEMORY)(self._names)
+        """The different classes in a cache (a setup, in a batch or not), lists among them."""
 
     @property
     def judged(self) -> tuple[str, ...]:
@@ -114,20 +123,18 @@ class Promises:
         """Whether a fresh object is one of the classes for batches."""
         return setup.rows > 1 and any(made.batch for made in self.classes.values())
 
-    def verdict(self, setup: Setup, batch: bool, operation: str) -> Verdict:
-        """The verdict on an operation on a whole cache: the worst one on any of its layers."""
+    def _verdict(self, setup: Setup, batch: bool, operation: str) -> Verdict:
         if operation not in self.judged:
             return "misuse"
         some = [self.of(name, operation, parameters).verdict for name, parameters in self._layers(setup.layers, batch)]
         return max(some, key=WORST.index)
 
-    def members(self, setup: Setup, batch: bool = False) -> list[Member]:
-        """The memories of a cache, in order."""
-        return [member for i, layer in enumerate(setup.layers) for member in self._members(str(i), layer, batch)]
+    def _memories(self, setup: Setup, batch: bool = False) -> tuple[Member, ...]:
+        every = enumerate(setup.layers)
+        return tuple(member for i, layer in every for member in self._members(str(i), layer, batch))
 
-    def named(self, setup: Setup, batch: bool) -> list[str]:
-        """The different classes in a cache, lists among them."""
-        return list(dict.fromkeys(name for name, _ in self._layers(setup.layers, batch)))
+    def _names(self, setup: Setup, batch: bool) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for name, _ in self._layers(setup.layers, batch)))
 
     def check(self, setup: Setup, release: str) -> None:
         """Raise `EngineError` for a cache that the engine does not have."""
