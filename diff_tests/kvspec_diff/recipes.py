@@ -79,7 +79,11 @@ def _transformers(version: str) -> Recipe:
         oldest=version,
         newest=version,
         adapter="transformers",
-        steps=(("torch", ("torch==2.13.0",)), ("the engine itself", ("transformers=={version}",))),
+        steps=(
+            ("torch", ("torch==2.13.0",)),
+            ("the engine itself", ("transformers=={version}",)),
+            ("a library that quantizes", ("--no-deps", "hqq==0.2.8.post1", "termcolor")),
+        ),
         pinned=("torch==2.13.0",),
         space=2 * 2**30,
     )

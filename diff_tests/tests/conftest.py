@@ -12,15 +12,16 @@ SAID = "say"
 
 
 class Releases:
-    """vLLM releases that are installed. A worker takes many seconds to start: the unmodified ones are for all tests."""
+    """An engine's releases that are installed. A worker takes seconds to start: unmodified ones are for all tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
         self.running: dict[str, Client] = {}
 
     def client(self, version: str, *plants: str) -> Client:
         """A worker of its own."""
         try:
-            return Client("vllm", version, plants)
+            return Client(self.engine, version, plants)
         except EngineError as error:
             pytest.skip(str(error))
 
@@ -30,13 +31,24 @@ class Releases:
             self.running[version] = self.client(version)
         return self.running[version]
 
+    def close(self) -> None:
+        """End the unmodified ones."""
+        for client in self.running.values():
+            client.close()
+
 
 @pytest.fixture(scope="session")
 def vllm() -> Iterator[Releases]:
-    releases = Releases()
+    releases = Releases("vllm")
     yield releases
-    for client in releases.running.values():
-        client.close()
+    releases.close()
+
+
+@pytest.fixture(scope="session")
+def transformers() -> Iterator[Releases]:
+    releases = Releases("transformers")
+    yield releases
+    releases.close()
 
 
 def pytest_configure(config: pytest.Config) -> None:

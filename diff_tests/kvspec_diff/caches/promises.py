@@ -147,7 +147,8 @@ class Promises:
             if layer.layers and layer.kind != LIST:
                 raise EngineError(f"{release}: a cache of kind {layer.kind!r} has no layers in it")
             if {name for name, _ in layer.parameters} != {*made.parameters, *made.choices}:
-                raise EngineError(f"{release}: {layer.kind} has {', '.join({**made.parameters, **made.choices})}")
+                has = ", ".join({**made.parameters, **made.choices}) or "no parameters"
+                raise EngineError(f"{release}: {layer.kind} has {has}")
             for name, value in layer.parameters:
                 if name in made.choices and value not in made.choices[name]:
                     raise EngineError(f"{release}: {name} of {layer.kind} is one of {made.choices[name]}, not {value}")
