@@ -1,4 +1,7 @@
-"""`kvspec check`: the main job. Proofs, known bugs, the reference and the fast implementation, on one screen."""
+"""`kvspec check`: the main job. Proofs, known bugs, the reference and the fast implementation, on one screen.
+
+Of late joins every schedule of a small scope is tried, so that the figure says how many there are.
+"""
 
 import time
 from collections.abc import Callable
@@ -63,6 +66,7 @@ def compute(seconds: float, seed: int, folder: Path, screen: Screen) -> Result:
 
     found = [timed(proofs, chosen, seed, screen) for chosen in choose((), None)]
     found += [timed(known_bug, chosen, seed, screen) for name in variant_names() for chosen in choose((), name)]
+    found.append(timed(late_joins, screen))
     for subject in ("reference", "torch"):
         found.append(timed(compared, subject, seconds, seed, folder, screen))
     return Result(all(each.holds for each in found), found)
@@ -98,6 +102,20 @@ def known_bug(chosen: Chosen, seed: int, screen: Screen) -> Checked:
     figures += f"reached in {len(run.moves)} step{'s' * (len(run.moves) != 1)}" if run else "no run reaches it"
     holds = verdict is not None and run is not None
     return Checked(f"known bug {chosen.name}", holds, figures, 0, f"kvspec prove --variant {chosen.name}")
+
+
+def late_joins(screen: Screen) -> Checked:
+    """The reference decoder against plain decoding, on every schedule of a small scope, and the machine beside it."""
+    from kvspec_diff.draining.judge import compare
+    from kvspec_diff.draining.schedule import SMALL, every
+    from kvspec_diff.draining.subject import Reference
+
+    with screen.progress("every schedule of a late join"):
+        found = compare(Reference(), every(SMALL))
+    figures = f"{found.schedules:,} schedules, {found.steps:,} steps, "
+    figures += f"{found.finding.law} broken" if found.finding else "0 differences"
+    reproduce = "python -m kvspec_diff.draining"
+    return Checked("late joins against plain decoding", found.finding is None, figures, 0, reproduce)
 
 
 def compared(subject: str, seconds: float, seed: int, folder: Path, screen: Screen) -> Checked:

@@ -25,8 +25,9 @@ which the last of them has occurred. An implication's case is its premise, a cou
 statements any state or step that they speak of. Of two scopes the one with fewer elements in all is smaller; of two
 with as many, the one with fewer tokens, then calls, offsets, entries, pages (the null page is one of them). All smaller
 scopes are searched whole; in each, naturals are 0 and 1, and `Stop` has one more element than `Entry`. Laws about real
-buffers have no proof; the test that stands in for one is named. The machines `speculation` and `fairness` count without
-end: for their laws the scopes are tried at which counterexamples are looked for, and some thousand states of each.
+buffers have no proof; the test that stands in for one is named. The machines `speculation`, `fairness` and
+`drain` count without end: for their laws the scopes are tried at which counterexamples are looked for, and some
+thousand states of each.
 """
 MUTATION = """
 ## Mutants of the specification

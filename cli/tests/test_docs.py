@@ -36,7 +36,8 @@ print(json.dumps(printed))
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("tutorial.md", 3), ("add-a-law.md", 3), ("reference-scheduler.md", 2), ("store.md", 1)]
+    ("page", "least"),
+    [("tutorial.md", 3), ("add-a-law.md", 3), ("reference-scheduler.md", 2), ("store.md", 1), ("late-join.md", 2)],
 )
 def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(page: str, least: int) -> None:
     found = blocks(page)
