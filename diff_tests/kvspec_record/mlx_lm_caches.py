@@ -5,7 +5,8 @@ A layer's kind begins with a word for the class: `kv`, `rotating` (`size`, and `
 (`start`, `group`, `bits`) is a `KVCache` that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it
 has `start` tokens. What follows says how it is used: `late`, by a model that turns its queries after the update, by the
 offset from before, as gemma3n does; `again`, for rotating: several tokens at once also after a batch has begun to
-rotate, which no generator does, and which is misuse otherwise for a batch with padding. Besides:
+rotate, which no generator does, and which is misuse otherwise for a batch with padding. Any other word there means
+nothing here. Besides:
 
 - `step`: the class's own attribute of that name, by which buffers grow (256 unless given). Nothing in the code under
   test is changed by it; the layer that is made last decides for its class and the batched one;
@@ -138,6 +139,8 @@ class MlxLm(Driver):
         prompt = next((layer[1]["prompt"] for layer in _every(made.layers) if "prompt" in layer[1]), 0)
         lengths = list(map(len, tokens))
         width = max(lengths)
+        if width > 1 and any(_rotates(kind, cache) for _, kind, _, cache in made.members()):
+            raise Misuse("a generator gives a batch one token a step once it has begun to rotate")
         padding = [width - length for length in lengths]
         left = prompt == 1 and any(padding) and all(cache.empty() for _, _, _, cache in made.members())
         if left:
@@ -234,7 +237,7 @@ class MlxLm(Driver):
             if name == "ArraysCache":
                 entries = mlx_lm_states.fields(name, state, meta)["cache"]
                 known = [[] if entry is None else mlx_lm_arrays.states_in(entry) for entry in entries]
-                answer["states"][path] = [list(row) for row in zip(*known, strict=True)]
+                answer["states"][path] = [list(row) for row in zip(*known, strict=False)]
             elif (rows := mlx_lm_states.held(part)) is not None:
                 answer["held"][path] = rows
                 if handed.states:
@@ -279,8 +282,6 @@ def _forward(made: Made, tokens: list[list[int]], own: list[range], start: int, 
     """One chunk through all layers; it begins at place `start` of the prompts, whose own tokens stand at `own`."""
     stop = start + len(tokens[0])
     places = [range(max(row.start, start) - start, max(min(row.stop, stop) - start, 0)) for row in own]
-    if stop - start > 1 and any(_rotates(kind, cache) for _, kind, _, cache in made.members()):
-        raise Misuse("a generator gives a batch one token a step once it has begun to rotate")
     for path, kind, given, cache in made.members():
         found: Any
         if word(kind) == "arrays":

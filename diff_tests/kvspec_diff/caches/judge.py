@@ -255,7 +255,7 @@ class Judge:
         restored = "restore" in (here.by, self.ghost.objects[owner].by)
         if step <= here.made and not restored:
             return step, None
-        mine = any(content == toy.content(token) for row in here.rows for token in row)
+        mine = not restored and any(content == toy.content(token) for row in here.rows for token in row)
         return step, None if mine else self.ghost.objects[owner]
 
     def _fault(
