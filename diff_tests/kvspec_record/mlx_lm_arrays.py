@@ -37,7 +37,11 @@ def written(contents: list[list[int]], positions: list[int], dtype: mx.Dtype, gr
 
 def plain(part: Any, group: int, bits: int) -> mx.array:
     """Keys or values as numbers: of quantized ones, what they stand for."""
-    return part if isinstance(part, mx.array) else mx.dequantize(*part, group_size=group, bits=bits)
+    if isinstance(part, mx.array):
+        return part
+    if not part[0].size:
+        return mx.zeros((*part[1].shape[:3], group))
+    return mx.dequantize(*part, group_size=group, bits=bits)
 
 
 def of_rows(keys: mx.array, values: mx.array) -> list[list[tuple[int, int, int]]]:

@@ -1,13 +1,15 @@
 """mlx-lm's cache classes behind a toy model: the engine's half of `kvspec_record.caches`, for releases 0.31 and 0.32.
 
-A layer's kind names the class: `kv`, `rotating` (`size`, `keep`), `quantized` (`group`, `bits`), `arrays` (`count`),
-`chunked` (`size`), `concatenate`, and `list` for a `CacheList`; `quantizing` (`start`, `group`, `bits`) is a `KVCache`
-that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it has `start` tokens. Besides:
+A layer's kind begins with a word for the class: `kv`, `rotating` (`size`, and `keep` if it is given), `quantized`
+(`group`, `bits`), `arrays` (`count`), `chunked` (`size`), `concatenate`, and `list` for a `CacheList`; `quantizing`
+(`start`, `group`, `bits`) is a `KVCache` that the engine's `maybe_quantize_kv_cache` turns into a quantized one once it
+has `start` tokens. What follows says how it is used: `late`, by a model that turns its queries after the update, by the
+offset from before, as gemma3n does; `again`, for rotating: several tokens at once also after a batch has begun to
+rotate, which no generator does, and which is misuse otherwise for a batch with padding. Besides:
 
 - `step`: the class's own attribute of that name, by which buffers grow (256 unless given). Nothing in the code under
   test is changed by it; the layer that is made last decides for its class and the batched one;
 - `mask`: how the model asks for the mask: 0 with nothing, 1 for an array, 2 with the window's size;
-- `late`: 1 for a model that turns its queries after the update, by the offset from before, as gemma3n does;
 - `prompt`, of which the first layer that has it decides: 0, a forward step takes all its tokens at once; 1, also, and
   the first prompts of a batch, when they differ in length, are padded on the left; n, at most n tokens at once, as the
   step size in `generate_step` and `PromptProcessingBatch.prompt`.
@@ -87,8 +89,13 @@ def _every(layers: Layers) -> Iterator[list[Any]]:
         yield from _every(layer[2] if layer[0] == "list" else [])
 
 
+def word(kind: str) -> str:
+    """What a kind begins with: the class."""
+    return kind.partition("_")[0]
+
+
 def _fresh(layer: list[Any]) -> Any:
-    kind, given = layer[0], layer[1]
+    kind, given = word(layer[0]), layer[1]
     for name in STEPPED.get(kind, ()):
         getattr(classes, name).step = given.get("step", STEP)
     if kind == "list":
@@ -220,8 +227,8 @@ class MlxLm(Driver):
         return Handed(parts)
 
     def held(self, handed: Handed) -> Answer:
-        """What each part holds now."""
-        answer: Answer = {"held": {}, "states": {}}
+        """What each part holds now, and the `offsets` that are in a state."""
+        answer: Answer = {"held": {}, "states": {}, "offsets": {}}
         for part in handed.parts:
             path, name, state, meta = part
             if name == "ArraysCache":
@@ -230,6 +237,8 @@ class MlxLm(Driver):
                 answer["states"][path] = [list(row) for row in zip(*known, strict=True)]
             elif (rows := mlx_lm_states.held(part)) is not None:
                 answer["held"][path] = rows
+                if handed.states:
+                    answer["offsets"][path] = mlx_lm_states.offsets(part)
         return answer
 
     def merge(self, some: list[Made]) -> Made:
@@ -270,24 +279,31 @@ def _forward(made: Made, tokens: list[list[int]], own: list[range], start: int, 
     """One chunk through all layers; it begins at place `start` of the prompts, whose own tokens stand at `own`."""
     stop = start + len(tokens[0])
     places = [range(max(row.start, start) - start, max(min(row.stop, stop) - start, 0)) for row in own]
+    if stop - start > 1 and any(_rotates(kind, cache) for _, kind, _, cache in made.members()):
+        raise Misuse("a generator gives a batch one token a step once it has begun to rotate")
     for path, kind, given, cache in made.members():
         found: Any
-        if kind == "arrays":
+        if word(kind) == "arrays":
             found = mlx_lm_forward.recurrent(cache, given["count"], tokens, made.dtype)
         else:
             found = mlx_lm_forward.attention(cache, given, kind, tokens, made.dtype)
         mlx_lm_forward.collect(answer, path, kind, found, places)
     for i, layer in enumerate(made.layers):
-        if layer[0] == "quantizing" and not made.batched:
+        if word(layer[0]) == "quantizing" and not made.batched:
             alone = [made.caches[i]]
             maybe_quantize_kv_cache(alone, layer[1]["start"], layer[1]["group"], layer[1]["bits"])
             made.caches[i] = alone[0]
 
 
+def _rotates(kind: str, cache: Any) -> bool:
+    """Whether it is a batch that has begun to rotate, with padding in it still."""
+    return kind != "rotating_again" and getattr(cache, "rotated", False) and max(cache.left_padding.tolist()) > 0
+
+
 def _pad_left(made: Made, padding: list[int]) -> None:
     """Tell the layers of an empty batch its left padding: `prepare`, and for arrays what their class takes for it."""
     for _, kind, _, cache in made.members():
-        if kind == "arrays":
+        if word(kind) == "arrays":
             cache.left_padding = mx.array(padding)
         else:
             cache.prepare(left_padding=padding)
@@ -307,8 +323,8 @@ def _cut(state: Any, start: int, stop: int) -> Any:
 
 
 def _says_what_it_holds(made: Made) -> None:
-    """An empty layer has no state in a release that keeps a `meta_state` beside it."""
-    if mlx_lm_states.WITH_META and made.empty():
+    """A layer that holds nothing has no state, or one that cannot be saved, where there is a `meta_state` beside it."""
+    if mlx_lm_states.WITH_META and (made.empty() or any(max(rows) < 1 for rows in _lengths(made).values())):
         raise Misuse("in this release the state of a cache that holds nothing is not defined")
 
 

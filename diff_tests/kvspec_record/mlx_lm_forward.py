@@ -20,23 +20,26 @@ def attention(
 ) -> tuple[list[list[list[int]]], str]:
     """What each query of the chunk sees, [row][query], and the name of the stored dtype; 0 is a padding token.
 
-    A position is told as attention sees it, from the query's: with `late`, a model that turns its queries after the
-    update, by the offset which it read before it.
+    A position is told as attention sees it, from the query's: a kind that ends in `late` is used by a model that turns
+    its queries after the update, by the offset which it read before it.
     """
     rows, count = len(tokens), len(tokens[0])
-    mask = _chunked(cache, given, count) if kind == "chunked" else None
+    chunked = kind.startswith("chunked")
+    mask = _chunked(cache, given, count) if chunked else None
     offset = cache.offset
     first = numbers(offset, rows)
-    if kind != "chunked":
+    if not chunked:
         hidden = mx.zeros((rows, count, 1), dtype)
         window, whole = given["size"] if given.get("mask") == 2 else None, given.get("mask") == 1
         mask = base.create_attention_mask(hidden, cache, window_size=window, return_array=whole)
     contents = [[toy.content(token) if token else mlx_lm_arrays.PADDING for token in row] for row in tokens]
     fetched = cache.update_and_fetch(*mlx_lm_arrays.written(contents, first, dtype, given.get("group", 0)))
-    moved = [now - was for now, was in zip(numbers(offset, rows), first, strict=True)] if given.get("late") else None
+    moved = (
+        [now - was for now, was in zip(numbers(offset, rows), first, strict=True)] if kind.endswith("late") else None
+    )
     quantized = getattr(cache, "group_size", 0), getattr(cache, "bits", 0)
     keys, values = (mlx_lm_arrays.plain(part, *quantized) for part in fetched)
-    seen = _seen(mask, rows, count, keys.shape[2])
+    seen = (_seen_of_a_chunk if chunked else _seen)(mask, rows, count, keys.shape[2])
     reads = []
     for r, row in enumerate(mlx_lm_arrays.of_rows(keys, values)):
         shift = moved[r] if moved else 0
@@ -69,7 +72,7 @@ def collect(into: Answer, path: str, kind: str, found: Any, own: list[range]) ->
     """Add what a chunk has shown: of the queries, those at the places of the chunk that are each row's own."""
     what, dtype = found
     into["dtypes"][path] = dtype
-    if kind == "arrays":
+    if kind.startswith("arrays"):
         into["states"][path] = what
         return
     rows = into["reads"].setdefault(path, [[] for _ in own])
@@ -99,3 +102,9 @@ def _seen(mask: Any, rows: int, count: int, places: int) -> list[list[list[int]]
         return [[list(range(places - count + 1 + query)) for query in range(count)]] * rows
     whole = mx.broadcast_to(mask, (rows, 1, count, places))[:, 0].tolist()
     return [[[at for at, through in enumerate(query) if through] for query in row] for row in whole]
+
+
+def _seen_of_a_chunk(mask: Any, rows: int, count: int, places: int) -> list[list[list[int]]]:
+    """The same for the mask of `_chunked`, which need not fit what the cache gives back."""
+    chunk = mx.broadcast_to(mask, (count, places)).tolist()
+    return [[[at for at, through in enumerate(query) if through] for query in chunk]] * rows

@@ -87,8 +87,7 @@ def length(name: str, known: dict[str, Any]) -> int:
         return room if known["rotated"] else min(room, int(known["_idx"]))
     if name == "BatchKVCache":
         return min(room, int(known.get("_idx", room)))
-    offset = known.get("offset", room)
-    return min(room, int(offset) - int(known.get("start_position", 0)))
+    return min(room, int(known["offset"]) - int(known.get("start_position", 0))) if "offset" in known else room
 
 
 def held(part: Part) -> list[list[int]] | None:
@@ -105,9 +104,18 @@ def held(part: Part) -> list[list[int]] | None:
     rows = mlx_lm_arrays.of_rows(keys[:, :, :end], values[:, :, :end])
     if "left_padding" in known:
         rows = [row[max(0, first) :] for row, first in zip(rows, known["left_padding"].tolist(), strict=True)]
+        # Padding that has left a window is not counted any more, and may still stand in the buffer, out of sight.
+        rows = [[each for each in row if each[0] != mlx_lm_arrays.PADDING] for row in rows]
     if name == "RotatingKVCache":
         rows = [sorted(row, key=lambda each: each[1]) for row in rows]
     return [[number for each in row for number in each] for row in rows]
+
+
+def offsets(part: Part) -> list[int]:
+    """The offset of each row that the state has, if it has one."""
+    _, name, state, meta = part
+    offset = fields(name, state, meta).get("offset", [])
+    return offset.tolist() if isinstance(offset, mx.array) else [offset] if isinstance(offset, int) else []
 
 
 def reblocked(name: str, state: Any, meta: Any, size: int) -> Any:

@@ -20,7 +20,10 @@ REFUSED = " refused"
 
 @dataclass
 class Object:
-    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by `by`."""
+    """A cache: the tokens of each row, by position; it came to be at the step `made` (-1: the start), by `by`.
+
+    By `restore`, if that is how anything came to be that it was made of: what shares memory with it does so for that.
+    """
 
     rows: list[list[int]]
     batch: bool = False
@@ -49,7 +52,8 @@ class Ghost:
 
     def __init__(self, setup: Setup, promises: Promises) -> None:
         self.setup, self.promises = setup, promises
-        self.objects = [Object([[] for _ in range(setup.rows)], promises.batched(setup))]
+        merged = promises.batched(setup)
+        self.objects = [Object([[] for _ in range(setup.rows)], merged, -1, ("merge",) * merged)]
         self.states: list[Kept] = []
         self.handed: dict[int, Kept] = {}
         self.owner: dict[int, int] = {}  # of a step that appended: the object
@@ -111,7 +115,8 @@ class Ghost:
         if name == "extract":
             rows = [rows[answer["rows"][0]]]
         batch = {"merge": True, "extract": False}.get(name, some[0].batch)
-        made = Object(rows, batch, step, (), any(each.doubtful for each in some), name)
+        by = "restore" if any(each.by == "restore" for each in some) else name
+        made = Object(rows, batch, step, (), any(each.doubtful for each in some), by)
         for each in some:
             made.since += each.since
         made.touch(name)
@@ -141,7 +146,7 @@ class Ghost:
         kept.tied.append(len(self.objects) - 1)
 
     def _isolated(self, kept: Kept) -> bool:
-        return self.promises.verdict(self.setup, kept.of.batch, "isolate_state") in ("promised", "optional")
+        return self.promises.verdict(self.setup, kept.of.batch, "isolate_restore") in ("promised", "optional")
 
     def _untie(self, number: int) -> None:
         """An object was changed: what shares memory with it, by a state that something was restored from, is not

@@ -233,8 +233,11 @@ class Judge:
             step, other = self._stranger(here, content)
             if other is not None:
                 number = self.ghost.owner[step]
-                says += f"; step {step} wrote that to object {number}, after this one came to be"
-                here.since = (max(here, other, key=lambda each: each.made).by,)
+                says += f"; step {step} wrote that to object {number}" + ", after this one came to be" * (
+                    step > here.made
+                )
+                by = {here.by, other.by}
+                here.since = ("restore" if "restore" in by else max(here, other, key=lambda each: each.made).by,)
                 return self._fault(here, member.of, "S4", "", says, HEAD, wrong.rows, law="S4")
         last = here.since[-1].removesuffix(REFUSED) if here.since else ""
         if wrong.position and member.family == "full" and (not last or last in RESTORING):
@@ -243,10 +246,14 @@ class Judge:
         return self._fault(here, member.of, ALONE[member.family], aspect, says, HEAD, wrong.rows, law)
 
     def _stranger(self, here: Object, content: int) -> tuple[int, Object | None]:
-        """The step and the object of a content that another object was given after this one came to be, else None."""
+        """The step and the object of a content that is another object's, since this one came to be, else None."""
         step = toy.told(content)[0]
         owner = self.ghost.owner.get(step)
-        if owner is None or step <= here.made or self.ghost.objects[owner] is here:
+        if owner is None or self.ghost.objects[owner] is here:
+            return step, None
+        # What shares memory by a state may have been written to before it was copied, or merged.
+        restored = "restore" in (here.by, self.ghost.objects[owner].by)
+        if step <= here.made and not restored:
             return step, None
         mine = any(content == toy.content(token) for row in here.rows for token in row)
         return step, None if mine else self.ghost.objects[owner]

@@ -96,6 +96,8 @@ class Draw:
     def _begin(self) -> Step:
         """The first tokens: of a batch now and then of different lengths, as the first prompts are."""
         made = self.objects[0]
+        if made.batch and "copy" in self.operations and self.rng.random() < 0.15:
+            return self._plain("copy", 0, made) or self._append(0)  # so that there is an empty one left to join
         if made.batch and "padded" in self.operations and self.rng.random() < 0.5:
             return self._padded("padded", 0, made)
         return self._append(0, first=True)

@@ -1,8 +1,8 @@
 """What an engine promises for which class of caches: `promises/ENGINE.toml`, with a citation for each.
 
 The file names the `engine`; the `releases` it is about; the `dtypes`; `rows`, how many a fresh object has at most: one
-of several is `batched` when a class of it has another for batches; the `operations` that there is a way to do. Then a
-table `[[class]]` for each class: `name`; for one that a layer can begin as, its `kind` in programs, `parameters` as
+of several is merged of empty ones where there are classes for batches; the `operations` that there is a way to do. Then
+a table `[[class]]` for each class: `name`; for one that a layer can begin as, its `kind` in programs, `parameters` as
 `[least, most]` to draw from, or `choices`, `members`, and `groups`, those of one of which stand in one cache; `batch`,
 the class that it becomes by merging, if that is another. `members` is a table from what is added to the layer's path to
 `[family, number or parameter, ...]`.
@@ -17,8 +17,9 @@ what else it was read from; `says`, in words; `releases`, if not all; `where`, i
 - `misuse`: nothing is said; it is not drawn, and nothing that it touches is judged.
 
 Beyond the steps of `kvspec_record.caches` there are `isolate_state`, `isolate_slice`, `isolate_read`: what is handed
-out stays as it is. Where that is not promised, an object goes on for a state of it alone: what was restored from a
-state is judged, and what that state was taken from is not any more.
+out stays as it is; and `isolate_restore`: what was restored from a state, and what that was taken from, go on without
+each other (the verdict on `isolate_state` counts if it has none). Where that is not promised, what was restored is
+judged, and what its state was taken from is not any more.
 """
 
 import functools
@@ -112,7 +113,7 @@ class Promises:
     @property
     def judged(self) -> tuple[str, ...]:
         """What there is a verdict about: the operations, and that what they hand out stays as it is."""
-        return (*self.operations, *(f"isolate_{each}" for each in HANDED if each in self.operations))
+        return (*self.operations, *(f"isolate_{each}" for each in (*HANDED, "restore") if each in self.operations))
 
     def of(self, name: str, operation: str, parameters: Mapping[str, int] | None = None) -> Promise:
         """What is said of an operation on a class; with no parameters, in general."""
@@ -120,7 +121,7 @@ class Promises:
 
     def batched(self, setup: Setup) -> bool:
         """Whether a fresh object is one of the classes for batches."""
-        return setup.rows > 1 and any(self.kinds[layer.kind].batch for layer in setup.every)
+        return setup.rows > 1 and any(made.batch for made in self.classes.values())
 
     def _verdict(self, setup: Setup, batch: bool, operation: str) -> Verdict:
         if operation not in self.judged:
@@ -146,7 +147,8 @@ class Promises:
             if layer.layers and layer.kind != LIST:
                 raise EngineError(f"{release}: a cache of kind {layer.kind!r} has no layers in it")
             if {name for name, _ in layer.parameters} != {*made.parameters, *made.choices}:
-                raise EngineError(f"{release}: {layer.kind} has {', '.join({**made.parameters, **made.choices})}")
+                has = ", ".join({**made.parameters, **made.choices}) or "no parameters"
+                raise EngineError(f"{release}: {layer.kind} has {has}")
             for name, value in layer.parameters:
                 if name in made.choices and value not in made.choices[name]:
                     raise EngineError(f"{release}: {name} of {layer.kind} is one of {made.choices[name]}, not {value}")
@@ -159,7 +161,7 @@ class Promises:
     def problems(self) -> Iterator[str]:
         """What is wrong with the table itself: something without a verdict, names that nothing has."""
         for name, made in self.classes.items():
-            for operation in self.judged:
+            for operation in (*self.operations, *(f"isolate_{each}" for each in HANDED if each in self.operations)):
                 if all(each.where or not each.fits(name, operation, self.release) for each in self._promises):
                     yield f"{self.release}: nothing is said of {operation} on {name}"
             for path, (family, *numbers) in made.members.items():
@@ -205,6 +207,8 @@ class Promises:
                 given = dict(parameters or ())
                 if all(each in given and low <= given[each] <= high for each, (low, high) in promise.where.items()):
                     return promise
+        if operation == "isolate_restore":
+            return self._found(name, "isolate_state", parameters)
         raise EngineError(f"{self.engine}=={self.release}: nothing is said of {operation} on {name}")
 
 

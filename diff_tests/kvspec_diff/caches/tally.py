@@ -6,7 +6,6 @@ from typing import Any
 
 from kvspec_diff.caches.judge import Mark
 
-STATUSES = ("done", "doubtful", "refused", "raised")
 FIGURES = ("programs", "operations", "tokens", "judged reads", "refused", "raised", "doubtful")
 
 
@@ -32,11 +31,12 @@ class Tally:
     def figures(self) -> dict[str, int]:
         """By name."""
         reads = [(name, operation) for name, operation, _ in self.marks if operation in ("append", "padded")]
-        made = self.counts | {
+        made = {
+            **self.counts,
             "judged reads": sum(self.marks[name, operation, "held"] for name, operation in dict.fromkeys(reads)),
             "doubtful": sum(count for (_, _, outcome), count in self.marks.items() if outcome == "doubtful"),
         }
-        return {name: made[name] for name in FIGURES}
+        return {name: made.get(name, 0) for name in FIGURES}
 
     @property
     def held(self) -> dict[str, dict[str, int]]:
