@@ -8,6 +8,7 @@ import msgspec
 
 from kvspec_cli import (
     bench,
+    caches,
     capacity,
     check,
     diff,
@@ -34,6 +35,7 @@ DOCUMENTS: dict[str, Any] = {
     "diff --laws C": capacity.Reserved,
     "diff --laws A,R,P": scheduler.Scheduled,
     "diff --persist": persisting.Persisted,
+    "diff --engine mlx-lm": caches.Cached,
     "replay": findings.Replayed,
     "report": report.Reported,
     "engine install": list[engine.Installed],

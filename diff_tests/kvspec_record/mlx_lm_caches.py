@@ -238,7 +238,7 @@ class MlxLm(Driver):
             if name == "ArraysCache":
                 entries = mlx_lm_states.fields(name, state, meta)["cache"]
                 known = [[] if entry is None else mlx_lm_arrays.states_in(entry) for entry in entries]
-                answer["states"][path] = [list(row) for row in zip(*known, strict=True)]
+                answer["states"][path] = [list(row) for row in zip(*known, strict=False)]
             elif (rows := mlx_lm_states.held(part)) is not None:
                 answer["held"][path] = rows
                 if handed.states:

@@ -103,7 +103,8 @@ def held(part: Part) -> list[list[int]] | None:
         keys, values = (mx.roll(each, -known["_idx"], axis=2) for each in (keys, values))
     rows = mlx_lm_arrays.of_rows(keys[:, :, :end], values[:, :, :end])
     if "left_padding" in known:
-        rows = [row[max(0, first) :] for row, first in zip(rows, known["left_padding"].tolist(), strict=True)]
+        # What was broken off by an exception need not agree with itself.
+        rows = [row[max(0, first) :] for row, first in zip(rows, known["left_padding"].tolist(), strict=False)]
         # Padding that has left a window is not counted any more, and may still stand in the buffer, out of sight.
         rows = [[each for each in row if each[0] != mlx_lm_arrays.PADDING] for row in rows]
     if name == "RotatingKVCache":

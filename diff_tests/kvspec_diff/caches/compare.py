@@ -141,6 +141,7 @@ def fewer(fault: Fault, others: Collection[Fault]) -> Fault | None:
 
 
 def explains(keys: Collection[Key], key: Key) -> bool:
-    """Whether one of several operations that a fault is laid to was seen to be wrong by itself."""
+    """Whether one of several operations that a fault is laid to was seen to be wrong by itself, in the same family."""
     operations = laid_to(key)
-    return len(operations) > 1 and any(len(alone) == 1 and alone < operations for alone in map(laid_to, keys))
+    alone = [laid_to(each) for each in keys if each[2] == key[2]]
+    return len(operations) > 1 and any(len(each) == 1 and each < operations for each in alone)

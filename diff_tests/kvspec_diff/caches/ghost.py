@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvspec_record import toy
+from kvspec_record.caches import MAKING
 
 from kvspec_diff.caches.case import Setup
 from kvspec_diff.caches.promises import HANDED, Promises
+
+BLAMELESS = (*HANDED, *MAKING)
+"""Operations that do nothing with an object that holds nothing."""
 
 REFUSED = " refused"
 """Behind the name of an operation that was refused."""
@@ -33,7 +37,9 @@ class Object:
     by: str = "fresh"
 
     def touch(self, name: str) -> None:
-        """An operation was done with it."""
+        """An operation was done with it; what hands out or copies nothing is not to blame for anything."""
+        if name in BLAMELESS and not any(self.rows):
+            return
         self.since = tuple(dict.fromkeys((*self.since, name)))
 
 
@@ -52,8 +58,7 @@ class Ghost:
 
     def __init__(self, setup: Setup, promises: Promises) -> None:
         self.setup, self.promises = setup, promises
-        merged = promises.batched(setup)
-        self.objects = [Object([[] for _ in range(setup.rows)], merged, -1, ("merge",) * merged)]
+        self.objects = [Object([[] for _ in range(setup.rows)], promises.batched(setup))]
         self.states: list[Kept] = []
         self.handed: dict[int, Kept] = {}
         self.owner: dict[int, int] = {}  # of a step that appended: the object
