@@ -4,7 +4,7 @@ Read `pages` first (who holds a page), then `rows` (what a request reads where; 
 `deferred_free` (groups); and `reservation` (how many blocks a step needs), then `demand` (of each pool), then
 `admission` (a scheduler). Apart from these: `blocks` (what a cache is cut into), `entry_format` (an entry as bytes),
 `files` (what is asked of a folder), `store` (what survives), `prefixes` (blocks in a store); `snapshots` (states at
-positions), `growth` (what blocks cost).
+positions), `growth` (what blocks cost); `drain` (a speculative decoder, and a late request that joins it).
 """
 
 from kvspec_reference.admission import Scheduler
