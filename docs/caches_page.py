@@ -42,6 +42,7 @@ def lines() -> Iterator[str]:
         yield from (f"## {engine}", "")
         for name in dict.fromkeys(name for each in releases for name in each["classes"]):
             yield from table(name, releases)
+        yield from through_a_store([each for each in releases if each["stored"]])
         for each in releases:
             yield from findings(engine, each["release"])
 
@@ -57,6 +58,20 @@ def table(name: str, releases: list[dict[str, Any]]) -> Iterator[str]:
         last = releases[-1]
         source = promises.load(last["engine"], last["release"]).of(name, operation).source
         yield f"| {operation} | {' | '.join(cells)} | {escaped(source)} |"
+    yield ""
+
+
+def through_a_store(releases: list[dict[str, Any]]) -> Iterator[str]:
+    """What came of storing caches, a line for each release."""
+    if releases:
+        yield from ("### Through a `BlockStore`", "")
+        yield "Blocks of 1 to 64 tokens, restored after the store was opened anew: [how](caches.md#through-a-store)."
+        yield from ("", "| release | done | laws | |", "|---|---|---|---|")
+    for each in releases:
+        done = ", ".join(f"{count:,} {name}" for name, count in each["stored"]["figures"].items())
+        broken = each["stored"]["broken"]
+        verdict = f"finding: {', '.join(broken)}" if broken else "holds"
+        yield f"| {each['release']} | {done} | {', '.join(each['stored']['laws'])} | {verdict} |"
     yield ""
 
 

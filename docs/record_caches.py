@@ -22,6 +22,8 @@ from kvspec_diff.caches.compare import BATCH, Comparison, laid_to
 from kvspec_diff.caches.judge import judge
 from kvspec_diff.caches.programs import draw
 from kvspec_diff.caches.promises import Promises
+from kvspec_diff.persisting.compare import LAWS
+from kvspec_diff.persisting.compare import Comparison as Persisting
 
 SEEN = Path(__file__).with_name("caches.json")
 PROGRAMS = 4000
@@ -52,6 +54,7 @@ def seen(engine: str, version: str, programs: int) -> dict[str, Any]:
         filed = known(engine, version, Case)
         broken = broken_of(made, filed)
         done = tried(client, table)
+        persisted = stored(client, programs)
     cells: Cells = {}
     for name in table.classes:
         for operation in table.judged:
@@ -63,7 +66,17 @@ def seen(engine: str, version: str, programs: int) -> dict[str, Any]:
                 "laws": sorted(broken.get((name, operation), ())),
                 "happened": done.get((name, operation), ""),
             }
-    return {"engine": engine, "release": version, "figures": made.tally.figures, "classes": cells}
+    whole = {"engine": engine, "release": version, "figures": made.tally.figures, "classes": cells}
+    return {**whole, "stored": persisted}
+
+
+def stored(client: Client, programs: int) -> dict[str, Any] | None:
+    """What came of caches that were stored and restored; None where the worker has no way to hand them out."""
+    if not client.capabilities.get("stores"):
+        return None
+    made = Persisting(client)
+    made.run(programs=programs)
+    return {"figures": dict(made.counts), "laws": LAWS, "broken": sorted({law for law, _, _ in made.seen})}
 
 
 def broken_of(made: Comparison, filed: list[Any]) -> dict[tuple[str, str], set[str]]:
