@@ -46,7 +46,13 @@ KINDS = {
 }
 """The kinds of statements, as a reader understands them."""
 
-UPSTREAM = {"sglang": "sgl-project/sglang", "vllm": "vllm-project/vllm", "LMCache": "LMCache/LMCache"}
+UPSTREAM = {
+    "ATOM": "ROCm/ATOM", "LMCache": "LMCache/LMCache", "Mooncake": "kvcache-ai/Mooncake",
+    "atlas": "Avarok-Cybersecurity/atlas", "llamacpp": "ggml-org/llama.cpp", "lucebox": "Luce-Org/lucebox",
+    "mlx-lm": "ml-explore/mlx-lm", "omlx": "jundot/omlx", "rapid-mlx": "raullenchai/Rapid-MLX",
+    "sglang": "sgl-project/sglang", "trtllm": "NVIDIA/TensorRT-LLM", "vllm": "vllm-project/vllm",
+    "vllm-ascend": "vllm-project/vllm-ascend", "vllm-metal": "vllm-project/vllm-metal",
+}  # fmt: skip
 """The repository that an issue such as `sglang#34067` belongs to."""
 
 
