@@ -153,7 +153,9 @@ class Judge:
         head = ("layer", "tokens off")
         if any(taken != count for taken in each.values()):
             says = f"the trim of {asked} tokens says that {count} are gone, and the layers do not all agree"
-            return Fault("B8", "trim: layers", "", says, head, rows)
+            less = next((path for path, taken in each.items() if taken < most), "")
+            family = next((at.of for at in self.promises.members(self.setup, here.batch) if at.path == less), "")
+            return Fault("B8", "trim: layers", family, says, head, rows)
         if count > most or (count < most and verdict == "promised") or count < 0:
             says = f"of {min(lengths)} tokens the trim of {asked} says that {count} are gone"
             return Fault("B8", "trim: count", "", says, head, rows)
