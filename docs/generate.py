@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
+import caches_page
 import capacity_page
 import law_pages
 import machine_pages
@@ -56,7 +57,8 @@ def main() -> int:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Every generated file."""
-    written = [("findings.md", findings()), ("engines.md", engines()), ("json-output.md", schemas())]
+    written = [("findings.md", findings()), ("engines.md", engines()), ("json-output.md", schemas()),
+               ("compatibility.md", caches_page.page())]  # fmt: skip
     for name, text in (*law_pages.pages(), *written):
         yield name, f"{NOTE}\n\n{text.rstrip()}\n"
     yield "worker-session.txt", session()

@@ -8,6 +8,7 @@ import msgspec
 
 from kvspec_cli import (
     bench,
+    caches,
     capacity,
     check,
     diff,
@@ -32,6 +33,7 @@ DOCUMENTS: dict[str, Any] = {
     "diff": diff.Compared,
     "diff --laws C": capacity.Reserved,
     "diff --laws A,R,P": scheduler.Scheduled,
+    "diff --engine mlx-lm": caches.Cached,
     "replay": findings.Replayed,
     "report": report.Reported,
     "engine install": list[engine.Installed],

@@ -5,6 +5,7 @@ and the result compiled in its place. So a fault is in the release's own code, w
 """
 
 import inspect
+import linecache
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -35,8 +36,10 @@ def plant(name: str, plants: Mapping[str, Plant]) -> None:
 
 
 def compiled(owner: Any, method: str, source: str) -> Any:
-    """The method as the source has it, in its module, with `super()` as in its class."""
+    """The method as the source has it, in its module, with `super()` as in its class; tracebacks can show its lines."""
     wrapped = f"def make(__class__):\n{textwrap.indent(source, '    ')}\n    return {method}\n"
+    file = f"<planted {owner.__name__}.{method}>"
+    linecache.cache[file] = (len(wrapped), None, wrapped.splitlines(keepends=True), file)
     names: dict[str, Any] = {}
-    exec(compile(wrapped, f"<planted {method}>", "exec"), vars(sys.modules[owner.__module__]), names)
+    exec(compile(wrapped, file, "exec"), vars(sys.modules[owner.__module__]), names)
     return names["make"](owner)

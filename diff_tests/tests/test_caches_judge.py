@@ -145,7 +145,7 @@ def test_what_another_object_wrote() -> None:
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        ({"count": 2}, ("B8", "trim: layers", "")),
+        ({"count": 2}, ("B8", "trim: layers", "Full")),
         ({"count": 0, "trimmed": {"0": 0}}, ("B8", "trim: count", "")),
         ({"count": 9, "trimmed": {"0": 9}}, ("B8", "trim: count", "")),
         ({"count": -1, "trimmed": {"0": -1}}, ("B8", "trim: count", "")),

@@ -13,7 +13,7 @@ RELEASE = "5.24.0"
 SOME = 200
 """Programs: some seconds of them."""
 
-QUICK = ("dynamic=crop_one_too_many", "sliding=offset_stays")
+QUICK = ("dynamic=repeat_in_rounds", "sliding=offset_stays", "static=write_from_the_start")
 
 
 def asked(made: Any, layers: list[Any], steps: list[Any], rows: int = 1, dtype: str = "float32") -> list[Any]:

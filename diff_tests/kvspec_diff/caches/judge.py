@@ -151,14 +151,17 @@ class Judge:
         most = min(asked, min(lengths))
         rows = tuple((f"layer {path}", str(taken)) for path, taken in each.items())
         head = ("layer", "tokens off")
-        if any(taken != count for taken in each.values()):
+        done = ", ".join(dict.fromkeys((*here.since, "trim")))
+        other = next((path for path, taken in each.items() if taken != count), None)
+        if other is not None:
             says = f"the trim of {asked} tokens says that {count} are gone, and the layers do not all agree"
-            less = next((path for path, taken in each.items() if taken < most), "")
-            family = next((at.of for at in self.promises.members(self.setup, here.batch) if at.path == less), "")
-            return Fault("B8", "trim: layers", family, says, head, rows)
+            less = next((path for path, taken in each.items() if taken < most), other)
+            members = self.promises.members(self.setup, here.batch)
+            family = next((member.of for member in members if f"{member.path}.".startswith(f"{less}.")), "")
+            return Fault("B8", f"{done}: layers", family, says, head, rows)
         if count > most or (count < most and verdict == "promised") or count < 0:
             says = f"of {min(lengths)} tokens the trim of {asked} says that {count} are gone"
-            return Fault("B8", "trim: count", "", says, head, rows)
+            return Fault("B8", f"{done}: count", "", says, head, rows)
         return None
 
     def _read(self, step: int, answer: dict[str, Any], here: Object) -> Fault | None:

@@ -83,7 +83,9 @@ class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file."""
+
     engine: str
     releases: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -96,12 +98,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Promises:
     """Those of one release."""
 
-    def __init__(self, made: _File, release: str) -> None:
-        self.engine, self.release = made.engine, release
+    def __init__(self, made: Table, release: str) -> None:
+        self.table, self.engine, self.release = made, made.engine, release
         self.dtypes, self.rows, self.operations = made.dtypes, made.rows, made.operations
         self.classes: Mapping[str, Class] = {each.name: each for each in made.classes}
         self.kinds: Mapping[str, Class] = {each.kind: each for each in made.classes if each.kind}
-        self._promises = made.promises
         self._find = functools.cache(self._found)
         self.verdict = functools.lru_cache(MEMORY)(self._verdict)
         """The verdict on an operation on a whole cache (a setup, in a batch or not): the worst one on any layer."""
@@ -162,7 +163,7 @@ class Promises:
         """What is wrong with the table itself: something without a verdict, names that nothing has."""
         for name, made in self.classes.items():
             for operation in (*self.operations, *(f"isolate_{each}" for each in HANDED if each in self.operations)):
-                if all(each.where or not each.fits(name, operation, self.release) for each in self._promises):
+                if all(each.where or not each.fits(name, operation, self.release) for each in self.table.promises):
                     yield f"{self.release}: nothing is said of {operation} on {name}"
             for path, (family, *numbers) in made.members.items():
                 if family not in NUMBERS or len(numbers) > NUMBERS[family]:
@@ -177,7 +178,7 @@ class Promises:
         for operation in self.operations:
             if operation not in ARGUMENTS:
                 yield f"there is no operation {operation}"
-        for promise in self._promises:
+        for promise in self.table.promises:
             for unknown in {*promise.classes} - {*self.classes, "*"}:
                 yield f"a promise is about {unknown}, which is no class here"
             for unknown in {*promise.operations} - {*self.judged, "*"}:
@@ -200,7 +201,7 @@ class Promises:
             yield from self._members(f"{path}.{i}", inner, batch)
 
     def _found(self, name: str, operation: str, parameters: tuple[tuple[str, int], ...] | None) -> Promise:
-        for promise in self._promises:
+        for promise in self.table.promises:
             if promise.fits(name, operation, self.release):
                 if not promise.where:
                     return promise
@@ -228,11 +229,11 @@ def engines() -> dict[str, tuple[str, ...]]:
 
 def parsed(text: str, release: str) -> Promises:
     """The promises of a release, of a table in TOML. Raises `ValueError`."""
-    return Promises(msgspec.toml.decode(text, type=_File), release)
+    return Promises(msgspec.toml.decode(text, type=Table), release)
 
 
 @functools.cache
-def _files() -> dict[str, _File]:
+def _files() -> dict[str, Table]:
     found = [each for each in (files("kvspec_diff") / "caches" / "promises").iterdir() if each.name.endswith(".toml")]
-    made = [msgspec.toml.decode(each.read_text(), type=_File) for each in sorted(found, key=lambda each: each.name)]
+    made = [msgspec.toml.decode(each.read_text(), type=Table) for each in sorted(found, key=lambda each: each.name)]
     return {each.engine: each for each in made}

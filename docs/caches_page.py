@@ -1,0 +1,92 @@
+"""The page of compatibility: what came of each operation on each class, by release, from `docs/caches.json`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvspec_diff.batched.finding import Finding, known
+from kvspec_diff.caches import promises
+from kvspec_diff.caches.case import Case
+
+SEEN = Path(__file__).with_name("caches.json")
+HEAD = (
+    "# Compatibility of cache classes", "",
+    "What releases do with their cache classes, operation by operation. Each cell comes from running the release: "
+    "[how it is judged](caches.md).", "",
+    "- `holds (n)`: it was done, and what was read later was right, n times;",
+    "- `finding` with its laws: something is wrong, as the findings below say; n is how often it was right;",
+    "- `refuses`: the class says that it does not do this;",
+    "- `misuse`: nothing is promised, so nothing is judged; in brackets what happened when it was done all the same;",
+    "- `-`: the operation did not come up.", "",
+    "`isolate_x` stands for: what the operation x handed out stays as it is.", "",
+)  # fmt: skip
+
+
+def page() -> str:
+    """The page."""
+    return "\n".join(lines())
+
+
+def lines() -> Iterator[str]:
+    """A line at a time."""
+    seen = json.loads(SEEN.read_text())
+    yield from HEAD
+    yield (
+        f"Recorded by `docs/record_caches.py` on Python {seen['python']}, without a GPU: {seen['programs']:,} programs "
+        "on each release."
+    )
+    yield ""
+    for engine in dict.fromkeys(each["engine"] for each in seen["releases"]):
+        releases = [each for each in seen["releases"] if each["engine"] == engine]
+        yield from (f"## {engine}", "")
+        for name in dict.fromkeys(name for each in releases for name in each["classes"]):
+            yield from table(name, releases)
+        for each in releases:
+            yield from findings(engine, each["release"])
+
+
+def table(name: str, releases: list[dict[str, Any]]) -> Iterator[str]:
+    """The operations of a class."""
+    yield from (f"### {name}", "")
+    yield f"| operation | {' | '.join(each['release'] for each in releases)} | said in |"
+    yield f"|---{'|---' * len(releases)}|---|"
+    columns = [each["classes"].get(name, {}) for each in releases]
+    for operation in dict.fromkeys(operation for column in columns for operation in column):
+        cells = [cell(column[operation]) if operation in column else "" for column in columns]
+        last = releases[-1]
+        source = promises.load(last["engine"], last["release"]).of(name, operation).source
+        yield f"| {operation} | {' | '.join(cells)} | {escaped(source)} |"
+    yield ""
+
+
+def cell(told: dict[str, Any]) -> str:
+    """What came of an operation."""
+    if told["verdict"] == "misuse":
+        return f"misuse ({told['happened']})" if told["happened"] else "misuse"
+    if told["laws"]:
+        return f"finding: {', '.join(told['laws'])} ({told['held']:,})"
+    if told["held"]:
+        return f"holds ({told['held']:,})" + (", or refuses" if told["refused"] else "")
+    return "refuses" if told["refused"] else "-"
+
+
+def findings(engine: str, release: str) -> Iterator[str]:
+    """The known findings of a release."""
+    filed: list[tuple[str, Finding[Case]]] = known(engine, release, Case)
+    if not filed:
+        return
+    yield from (f"### Findings in {engine} {release}", "", "| law | class | after | the program shows | why |")
+    yield "|---|---|---|---|---|"
+    for name, each in filed:
+        fault, why = each.fault, escaped(each.explanation)
+        path = f"diff_tests/kvspec_diff/findings/{engine}/{release}/{name}.json"
+        report = f" [{each.upstream.rsplit('/', 1)[-1]}]({each.upstream})" if each.upstream.startswith("http") else ""
+        shown = f"{escaped(fault.says)} (`{path}`)"
+        yield f"| {fault.law} | {fault.family} | {escaped(fault.where)} | {shown} | {why}{report} |"
+    yield ""
+
+
+def escaped(text: str) -> str:
+    """As it may stand in a cell."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
