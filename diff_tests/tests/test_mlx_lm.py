@@ -13,7 +13,7 @@ RELEASES = ("0.31.3", "0.32.2")
 SOME = 100
 """Programs: some seconds of them."""
 
-QUICK = ("kv=grow_by_one_step", "rotating=window_one_short", "batch=merge_without_padding")
+QUICK = ("kv=grow_by_one_step", "rotating=window_one_short", "batch=extract_the_padded_length")
 """Planted faults that so few programs find."""
 
 
