@@ -69,8 +69,6 @@ PLANTS: dict[str, Plant] = {
     "state=the_first_entry": Plant(
         utils.LinearAttentionLayer, "update_recurrent_state", "self.recurrent_states[state_idx].copy_(",
         "self.recurrent_states[0].copy_("),
-    "state=kept_on_reset": Plant(
-        utils.LinearAttentionCacheLayerMixin, "reset", "self.has_previous_state[i] = False", "pass"),
     "state=not_reordered": Plant(
         utils.LinearAttentionCacheLayerMixin, "reorder_cache",
         "self.recurrent_states[i] = self.recurrent_states[i].index_select(0, beam_idx.to(self.device))", "pass"),
