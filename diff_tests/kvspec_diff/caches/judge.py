@@ -85,6 +85,9 @@ class Judge:
         """What was handed out and is what it was."""
         for kept in self.ghost.handed.values():
             self._mark(kept.of.batch, f"isolate_{kept.name}", "doubtful" if kept.of.doubtful else "held")
+            if len(kept.tied) > 1:
+                doubtful = any(self.ghost.objects[number].doubtful for number in kept.tied)
+                self._mark(kept.of.batch, "isolate_restore", "doubtful" if doubtful else "held")
 
     def _outcome(self, step: int, answer: dict[str, Any], some: list[Object]) -> None:
         op, status = answer["op"], answer["status"]
