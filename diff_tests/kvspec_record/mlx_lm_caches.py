@@ -123,7 +123,7 @@ class MlxLm(Driver):
         "append", "padded", "trim", "copy", "file", "state", "restore", "slice", "read", "reblock", "merge", "extract",
         "filter", "extend",
     )  # fmt: skip
-    storing = ("kv", "rotating", "keeping", "quantized", "arrays", "list")
+    storing = ("kv", "rotating", "rotating_keep", "quantized", "arrays", "list")
 
     def fresh(self, layers: Layers, rows: int, dtype: str) -> Made:
         """Empty caches; of several rows they are merged out of empty ones, as for prompts without a cache."""

@@ -16,7 +16,8 @@ FAULTS = {
     "begins_at_the_ring": "B7", "ring_from_slot_zero": "B7", "forgets_the_kept": "B1", "state_comes_late": "B1",
     "state_begins_anew": "S2",
     "begins_at_zero": "B5", "changes_its_members": "E1", "import_raises": "B2", "export_raises": "raised",
-    "no_base64": "B1", "no_members": "E1", "trims_what_is_gone": "B2",
+    "no_base64": "B1", "no_members": "E1", "trims_what_is_gone": "B2", "export_is_refused": "E1",
+    "append_is_refused": "B2", "tells_no_queries": "B2", "tells_no_states": "S2",
 }  # fmt: skip
 ROW = 3
 """Numbers of a row: content, position, content."""
@@ -26,11 +27,14 @@ class Driver(example.Driver):
     """The caches."""
 
     storing = ("full", "window", "state", "list")
+    again: Cache | None = None
 
     def exported(self, made: Cache) -> tuple[list[Any], dict[str, bytes]]:
         """Rows, rings and states as numbers of 64 bits."""
         if self.fault == "export_raises":
             raise KeyError("export")
+        if self.fault == "export_is_refused":
+            raise caches.Refused("no")
         parts: dict[str, bytes] = {}
         members: dict[str, Any] = {}
         for path, memory in made.layers.items():
@@ -67,7 +71,8 @@ class Driver(example.Driver):
         if self.fault == "import_raises":
             raise KeyError("import")
         layers = {path: self._imported(path, memory, parts, position) for path, memory in like.layers.items()}
-        return Cache(layers, like.dtype)
+        self.again = Cache(layers, like.dtype)
+        return self.again
 
     def _imported(self, path: str, like: Memory, parts: dict[str, bytes], position: int) -> Memory:
         made = Memory(like.kind, like.numbers, [[]], [position])
@@ -93,6 +98,17 @@ class Driver(example.Driver):
         made.rows = [[*(kept if self.fault != "forgets_the_kept" else []), *(window[slot] for slot in slots)]]
         made.lengths = [len(window) if self.fault == "begins_at_the_ring" else position]
         return made
+
+    def append(self, made: Cache, tokens: list[list[int]]) -> caches.Answer:
+        """As the example; a fault refuses on what was restored, or does not tell what was seen."""
+        if self.fault == "append_is_refused" and made is self.again:
+            raise caches.Refused("no")
+        answer = super().append(made, tokens)
+        if self.fault == "tells_no_queries":
+            answer["reads"] = {path: [[] for _ in rows] for path, rows in answer["reads"].items()}
+        if self.fault == "tells_no_states":
+            answer["states"] = {path: [[] for _ in rows] for path, rows in answer["states"].items()}
+        return answer
 
     def trim(self, made: Cache, count: int) -> caches.Answer:
         """As the example; a fault asks no more whether anything has left a window."""

@@ -24,6 +24,8 @@ def judge(table: Promises, setup: Setup, tokens: list[int], answers: Iterable[tu
         tokens = told(tokens, number, answer)
         if answer["status"] == "raised":
             raise Broken("B2", f"{name} on what was restored: {answer['raised']}")
+        if name == "append" and answer["status"] != "done":
+            raise Broken("B2", f"{name} on what was restored: {answer['status']}, {answer.get('why')}")
         if name == "trim":
             _trimmed(table.members(setup), before, answer)
         for member in table.members(setup) if name == "append" else ():
@@ -44,7 +46,10 @@ def _trimmed(members: Sequence[Member], tokens: Sequence[int], answer: Answer) -
 
 
 def _states(member: Member, tokens: Sequence[int], answer: Answer) -> None:
-    for entry, found in enumerate(answer["states"][member.path][0]):
+    states = answer["states"][member.path][0]
+    if len(states) != member.numbers[0]:
+        raise Broken("S2", f"{member.path}, {member.of}: {len(states)} of {member.numbers[0]} states are told")
+    for entry, found in enumerate(states):
         wanted = 0
         for token in tokens:
             wanted = toy.fold(wanted, token, entry)
@@ -54,7 +59,10 @@ def _states(member: Member, tokens: Sequence[int], answer: Answer) -> None:
 
 def _reads(member: Member, tokens: Sequence[int], count: int, answer: Answer) -> None:
     """What the last `count` tokens saw."""
-    for place, flat in enumerate(answer["reads"][member.path][0]):
+    reads = answer["reads"][member.path][0]
+    if len(reads) != count:
+        raise Broken("B2", f"{member.path}, {member.of}: {len(reads)} of {count} queries are told")
+    for place, flat in enumerate(reads):
         query = len(tokens) - count + place
         seen = [tuple(flat[i : i + 3]) for i in range(0, len(flat), 3)]
         wanted = sight(member, query, alone=count == 1)

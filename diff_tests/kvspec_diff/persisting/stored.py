@@ -28,6 +28,8 @@ class Stored:
                 self.tokens = told(self.tokens, number, answer)
                 if answer["status"] == "raised":
                     raise Broken("raised", f"{answer['op'][0]}: {answer['raised']}")
+                if answer["op"][0] == "export" and self.tokens and "exported" not in answer:
+                    raise Broken("E1", f"{len(self.tokens)} tokens are not handed out: {answer.get('why')}")
                 if "exported" in answer and self.tokens:
                     layout = _layout(release, case.block_size, answer["exported"]["members"])
                     disk = disk or Disk(layout)
