@@ -7,6 +7,7 @@ from kvspec_diff.batched.finding import known
 from kvspec_diff.caches import promises
 from kvspec_diff.caches.case import Case
 from kvspec_diff.caches.compare import Comparison, explains
+from kvspec_diff.persisting.compare import Comparison as Persisting
 from kvspec_record import toy
 
 RELEASES = ("0.31.3", "0.32.2")
@@ -116,6 +117,16 @@ def test_a_cache_is_quantized_once_it_is_long_enough(mlx_lm: Any, release: str) 
     calls = asked(mlx_lm, release, [["quantizing", {"start": 3, "group": 32, "bits": 4}]], steps)
     assert [call["status"] for call in calls[:4]] == ["done", "done", "done", "refused"]
     assert calls[4]["reads"]["0"][0][0][1::3] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_is_stored_comes_back(mlx_lm: Any, release: str) -> None:
+    client = mlx_lm.unmodified(release)
+    assert {*client.capabilities["stores"]} <= {*promises.load("mlx-lm", release).kinds}
+    made = Persisting(client)
+    made.run(programs=40)
+    assert made.seen == {}
+    assert made.counts["restores"] > 10
 
 
 @pytest.mark.parametrize("release", RELEASES)
