@@ -5,7 +5,8 @@ from mlx_lm.models import cache
 from kvspec_record.planting import Plant
 
 OF_ONE_ROW: dict[str, Plant] = {
-    "kv=grow_behind_the_buffer": Plant(cache.KVCache, "update_and_fetch", "if prev % self.step != 0:", "if False:"),
+    "kv=grow_by_one_step": Plant(
+        cache.KVCache, "update_and_fetch", "n_steps = (self.step + keys.shape[2] - 1) // self.step", "n_steps = 1"),
     "kv=trim_one_less": Plant(cache.KVCache, "trim", "self.offset -= n", "self.offset -= max(n - 1, 0)"),
     "kv=quantize_from_the_beginning": Plant(
         cache.KVCache, "to_quantized", "quant_cache.offset = self.offset", "quant_cache.offset = 0"),
@@ -19,10 +20,10 @@ OF_ONE_ROW: dict[str, Plant] = {
         cache.RotatingKVCache, "is_trimmable", "self.offset < self.max_size", "True"),
     "rotating=mask_one_row_on": Plant(
         cache.RotatingKVCache, "make_mask", "min(self.max_size - 1, self.offset)", "min(self.max_size, self.offset)"),
-    "quantized=grow_behind_the_buffer": Plant(
-        cache.QuantizedKVCache, "update_and_fetch", "if prev % self.step != 0:", "if False:"),
-    "chunked=trim_half": Plant(
-        cache.ChunkedKVCache, "trim", "self.offset -= n", "self.offset -= n // 2"),
+    "quantized=trim_one_less": Plant(
+        cache.QuantizedKVCache, "trim", "self.offset -= n", "self.offset -= max(n - 1, 0)"),
+    "chunked=end_of_the_whole": Plant(
+        cache.ChunkedKVCache, "maybe_trim_front", "self.start_position += ", "self.start_position -= "),
     "list=trim_the_first_only": Plant(
         cache.CacheList, "trim", "for c in self.caches:\n", "for c in self.caches[:1]:\n"),
 }  # fmt: skip

@@ -45,6 +45,13 @@ def vllm() -> Iterator[Releases]:
 
 
 @pytest.fixture(scope="session")
+def mlx_lm() -> Iterator[Releases]:
+    releases = Releases("mlx-lm")
+    yield releases
+    releases.close()
+
+
+@pytest.fixture(scope="session")
 def transformers() -> Iterator[Releases]:
     releases = Releases("transformers")
     yield releases

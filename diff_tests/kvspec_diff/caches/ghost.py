@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvspec_record import toy
-from kvspec_record.caches import MAKING
 
 from kvspec_diff.caches.case import Setup
 from kvspec_diff.caches.promises import HANDED, Promises
 
-BLAMELESS = (*HANDED, *MAKING)
+BLAMELESS = (*HANDED, "copy", "file", "reblock")
 """Operations that do nothing with an object that holds nothing."""
 
 REFUSED = " refused"

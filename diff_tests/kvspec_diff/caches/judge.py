@@ -158,8 +158,9 @@ class Judge:
         other = next((path for path, taken in each.items() if taken != count), None)
         if other is not None:
             says = f"the trim of {asked} tokens says that {count} are gone, and the layers do not all agree"
+            less = next((path for path, taken in each.items() if taken < most), other)
             members = self.promises.members(self.setup, here.batch)
-            family = next((member.of for member in members if f"{member.path}.".startswith(f"{other}.")), "")
+            family = next((member.of for member in members if f"{member.path}.".startswith(f"{less}.")), "")
             return Fault("B8", f"{done}: layers", family, says, head, rows)
         if count > most or (count < most and verdict == "promised") or count < 0:
             says = f"of {min(lengths)} tokens the trim of {asked} says that {count} are gone"
