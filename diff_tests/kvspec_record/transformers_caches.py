@@ -192,8 +192,10 @@ class _Step:
         self._reads(str(i), attended(mask, self.count, told(keys[:, 0], values[:, 0])))
         self.answer["dtypes"][str(i)] = str(keys.dtype).removeprefix("torch.")
         if self.model.kinds[i].indexed:
-            keys = self.cache.update_indexer(self.keys[:, 0], i)
-            self._reads(f"{i}.index", attended(mask, self.count, _twice(keys)))
+            index = self.cache.update_indexer(self.keys[:, 0], i)
+            if index.shape[1] != keys.shape[2]:
+                raise ValueError(f"the index is of {index.shape[1]} places, and the keys are of {keys.shape[2]}")
+            self._reads(f"{i}.index", attended(mask, self.count, _twice(index)))
 
     def convolve(self, i: int) -> None:
         """A layer with a convolution, and perhaps a state: as the models do it, a single token is written in place."""

@@ -54,9 +54,9 @@ PLANTS: dict[str, Plant] = {
         "self.keys = key_states"),
     "quantized=reorder_twice": Plant(
         utils.QuantizedLayer, "update", "self._pending_beam_idx = None", "pass"),
-    "quantized=reorder_the_last_only": Plant(
-        utils.QuantizedLayer, "reorder_cache", "self._pending_beam_idx.index_select(0, beam_idx)", "beam_idx"),
-    "fp8=a_new_scale": Plant(
+    "quantized=reorder_keys_only": Plant(
+        utils.QuantizedLayer, "_apply_pending_reorder", "values.index_select(0, beam_idx)", "values"),
+    "fp8=reorder_keys_only": Plant(
         utils.Fp8QuantizedLayer, "reorder_cache", "quantized_values.index_select(0, beam_idx)", "quantized_values"),
     "indexed=crop_keeps_keys": Plant(
         utils.DynamicIndexedLayer, "crop", "self.indexer_keys = self.indexer_keys[:, : -abs(tokens_to_remove), :]",
@@ -69,8 +69,6 @@ PLANTS: dict[str, Plant] = {
     "state=the_first_entry": Plant(
         utils.LinearAttentionLayer, "update_recurrent_state", "self.recurrent_states[state_idx].copy_(",
         "self.recurrent_states[0].copy_("),
-    "state=kept_on_reset": Plant(
-        utils.LinearAttentionCacheLayerMixin, "reset", "self.has_previous_state[i] = False", "pass"),
     "state=not_reordered": Plant(
         utils.LinearAttentionCacheLayerMixin, "reorder_cache",
         "self.recurrent_states[i] = self.recurrent_states[i].index_select(0, beam_idx.to(self.device))", "pass"),

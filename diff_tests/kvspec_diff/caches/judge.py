@@ -260,7 +260,8 @@ class Judge:
         if owner is None or self.ghost.objects[owner] is here:
             return step, None
         # What shares memory by a state may have been written to before it was copied, or merged.
-        restored = "restore" in (here.by, self.ghost.objects[owner].by)
+        apart = self.promises.verdict(self.setup, here.batch, "isolate_restore") in ("promised", "optional")
+        restored = not apart and "restore" in (here.by, self.ghost.objects[owner].by)
         if step <= here.made and not restored:
             return step, None
         mine = not restored and any(content == toy.content(token) for row in here.rows for token in row)
