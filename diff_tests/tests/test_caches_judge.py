@@ -196,7 +196,8 @@ def test_a_fresh_cache_that_raises() -> None:
 
 MISUSED = example.TABLE.replace(
     '[[promise]]\nclasses = ["State"]',
-    '[[promise]]\nclasses = ["Full"]\noperations = ["copy", "isolate_state", "isolate_restore"]\nverdict = "misuse"\nsource = "x"\n\n'
+    '[[promise]]\nclasses = ["Full"]\noperations = ["copy", "isolate_state", "isolate_restore"]\n'
+    'verdict = "misuse"\nsource = "x"\n\n'
     '[[promise]]\nclasses = ["State"]',
 )
 
