@@ -135,6 +135,14 @@ def test_the_state_of_another_position() -> None:
     assert keys(case, calls) == [("S4", "copy", "State")]
 
 
+def test_a_query_that_is_not_told() -> None:
+    case, calls = answers([["append", 0, 2]], Setup((Layer("full"),)))
+    del calls[0]["reads"]["0"][0][1]
+    assert keys(case, calls) == [("raised", "worker", "Full")]
+    calls[0]["reads"]["0"][0].clear()
+    assert keys(case, calls) == [("raised", "worker", "Full")]
+
+
 def test_what_another_object_wrote() -> None:
     case, calls = answers([["append", 0, 1], ["copy", 0], ["append", 1, 1], ["append", 0, 1]], Setup((Layer("full"),)))
     mine, others = calls[3]["reads"]["0"][0][0], calls[2]["reads"]["0"][0][0]

@@ -178,6 +178,9 @@ class Judge:
             if part is None or len(part) != len(here.rows):
                 says = f"layer {member.path} does not tell {len(here.rows)} rows"
                 return Fault("raised", "worker", member.of, says)
+            if member.family != "state" and list(map(len, part)) != lengths:
+                says = f"layer {member.path} tells of {list(map(len, part))} queries, and there are {lengths}"
+                return Fault("raised", "worker", member.of, says)
             stored = answer.get("dtypes", {}).get(member.path, self.setup.dtype)
             if stored != self.setup.dtype:
                 says = f"layer {member.path} is of {stored} now, and was made of {self.setup.dtype}"
