@@ -93,7 +93,8 @@ def test_laid_to() -> None:
     assert laid_to(("R1", "append", "Full")) == set()
     assert laid_to(("B5", "copy, file: positions", "Full")) == {"copy", "file"}
     both = ("B1", "copy, file", "Full")
-    assert explains({("S4", "copy", "Rows")}, both)
+    assert explains({("S4", "copy", "Full")}, both)
+    assert not explains({("S4", "copy", "Rows")}, both), "of another class"
     assert not explains({("S4", "trim", "Full"), both}, both)
     assert not explains({("S4", "copy", "Full")}, ("S4", "copy", "Rows")), "one operation is told of each class"
     faults = [finding.Fault(*key, "") for key in (both, ("S4", "copy", "Full"), ("B8", "trim", "Full"))]

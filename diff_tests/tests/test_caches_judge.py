@@ -184,9 +184,9 @@ def test_a_layer_that_tells_nothing(part: str) -> None:
 
 
 def test_rows_that_are_lost() -> None:
-    case, calls = answers([["merge", 0, 0], ["append", 1, 1]], Setup((Layer("full"),)))
-    calls[1]["lengths"].pop()
-    calls[1]["reads"]["0"].pop()
+    case, calls = answers([["append", 0, 1], ["merge", 0, 0], ["append", 1, 1]], Setup((Layer("full"),)))
+    calls[2]["lengths"].pop()
+    calls[2]["reads"]["0"].pop()
     assert keys(case, calls) == [("B9", "merge: rows", "")]
 
 
@@ -204,7 +204,8 @@ def test_a_fresh_cache_that_raises() -> None:
 
 MISUSED = example.TABLE.replace(
     '[[promise]]\nclasses = ["State"]',
-    '[[promise]]\nclasses = ["Full"]\noperations = ["copy", "isolate_state"]\nverdict = "misuse"\nsource = "x"\n\n'
+    '[[promise]]\nclasses = ["Full"]\noperations = ["copy", "isolate_state", "isolate_restore"]\n'
+    'verdict = "misuse"\nsource = "x"\n\n'
     '[[promise]]\nclasses = ["State"]',
 )
 
