@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ from kvspec_diff.caches import promises
 from kvspec_diff.caches.case import Case
 
 SEEN = Path(__file__).with_name("caches.json")
+STEPS = {"append", "padded"}
+"""Steps of a model."""
+
 HEAD = (
     "# Compatibility of cache classes", "",
     "What releases do with their cache classes, operation by operation. Each cell comes from running the release: "
     "[how it is judged](caches.md).", "",
     "- `holds (n)`: it was done, and what was read later was right, n times;",
-    "- `finding` with its laws: something is wrong, as the findings below say; n is how often it was right;",
+    "- `finding` with its laws, or `raises`: something is wrong, as the findings below say; n is how often it was right;",
     "- `refuses`: the class says that it does not do this;",
     "- `misuse`: nothing is promised, so nothing is judged; in brackets what happened when it was done all the same;",
     "- `-`: the operation did not come up.", "",
@@ -53,8 +57,12 @@ def table(name: str, releases: list[dict[str, Any]]) -> Iterator[str]:
     yield f"| operation | {' | '.join(each['release'] for each in releases)} | said in |"
     yield f"|---{'|---' * len(releases)}|---|"
     columns = [each["classes"].get(name, {}) for each in releases]
+    raises = [raising(each["engine"], each["release"]) for each in releases]
     for operation in dict.fromkeys(operation for column in columns for operation in column):
-        cells = [cell(column[operation]) if operation in column else "" for column in columns]
+        cells = [
+            cell(column[operation], (name, operation) in those) if operation in column else ""
+            for column, those in zip(columns, raises, strict=True)
+        ]
         last = releases[-1]
         source = promises.load(last["engine"], last["release"]).of(name, operation).source
         yield f"| {operation} | {' | '.join(cells)} | {escaped(source)} |"
@@ -75,12 +83,28 @@ def through_a_store(releases: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def cell(told: dict[str, Any]) -> str:
+@cache
+def raising(engine: str, release: str) -> set[tuple[str, str]]:
+    """Classes and operations of the known findings that raise: what is raised in a step is laid to what led to it."""
+    table = promises.load(engine, release)
+    filed: list[tuple[str, Finding[Case]]] = known(engine, release, Case)
+    found = set()
+    for each in (each for _, each in filed if each.fault.law == "raised"):
+        setup, done = each.case.setup, {str(step[0]) for step in each.case.steps}
+        operation = each.fault.where.partition(":")[0]
+        led = done - STEPS if operation in STEPS else set()
+        names = table.named(setup, table.batched(setup) or "merge" in done)
+        found |= {(name, one) for name in names for one in led or {operation}}
+    return found
+
+
+def cell(told: dict[str, Any], raises: bool = False) -> str:
     """What came of an operation."""
     if told["verdict"] == "misuse":
         return f"misuse ({told['happened']})" if told["happened"] else "misuse"
-    if told["laws"]:
-        return f"finding: {', '.join(told['laws'])} ({told['held']:,})"
+    laws = [*told["laws"], *["raises"] * raises]
+    if laws:
+        return f"finding: {', '.join(laws)} ({told['held']:,})"
     if told["held"]:
         return f"holds ({told['held']:,})" + (", or refuses" if told["refused"] else "")
     return "refuses" if told["refused"] else "-"

@@ -71,6 +71,15 @@ def test_generated_pages_are_fresh() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_is_known_to_raise_is_no_cell_that_holds() -> None:
+    shown = "import caches_page; print(*caches_page.raising('transformers', '5.24.0'), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", shown], cwd=DOCS, capture_output=True, text=True, check=True)
+    assert {"('Fp8QuantizedLayer', 'filter')", "('HQQQuantizedLayer', 'repeat')"} <= {*done.stdout.splitlines()}
+    shown = "import caches_page; print(caches_page.cell({'verdict': 'promised', 'laws': [], 'held': 3}, True))"
+    done = subprocess.run([sys.executable, "-c", shown], cwd=DOCS, capture_output=True, text=True, check=True)
+    assert done.stdout == "finding: raises (3)\n"
+
+
 def test_what_a_page_includes_is_there() -> None:
     """A slip in the mark of a snippet would be shown as it stands: only whole marks may occur."""
     for path in DOCS.rglob("*.md"):

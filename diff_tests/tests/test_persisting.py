@@ -8,8 +8,11 @@ import msgspec
 import pytest
 from kvspec.members import Layout
 from kvspec_diff.beside import Broken
+from kvspec_diff.batched.fault import Fault
+from kvspec_diff.batched.finding import Finding
 from kvspec_diff.caches import example as caches
 from kvspec_diff.caches import promises
+from kvspec_diff.caches.case import Layer, Setup
 from kvspec_diff.persisting import disk
 from kvspec_diff.persisting.case import Case
 from kvspec_diff.persisting.compare import LAWS, Comparison
@@ -178,3 +181,11 @@ def test_a_malformed_case_is_refused(change: dict[str, Any], says: str) -> None:
 def test_an_engine_that_hands_nothing_out_is_told() -> None:
     with pytest.raises(EngineError, match="no way to hand out what is to be stored"):
         Comparison(caches.Client())  # type: ignore[arg-type]
+
+
+def test_a_case_of_layers_that_are_not_stored_is_refused() -> None:
+    chunk = Layer("chunk", (("size", 2),))
+    case = Case("persist", Setup((Layer("full"), chunk)), 2, (("append", 3), ("save",)))
+    finding = Finding("vllm", "0.33.0", Fault("B1", "stored", "", ""), case)
+    with pytest.raises(EngineError, match="no layer of kind 'chunk' is stored; those of full, window, state, list are"):
+        Comparison(Client()).replay(finding)

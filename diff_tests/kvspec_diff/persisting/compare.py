@@ -11,6 +11,7 @@ from typing import Any
 from kvspec_diff.batched.client import Client
 from kvspec_diff.batched.comparison import Batched
 from kvspec_diff.batched.fault import Fault
+from kvspec_diff.batched.finding import Finding
 from kvspec_diff.beside import Broken
 from kvspec_diff.caches import promises
 from kvspec_diff.caches.promises import Promises
@@ -58,6 +59,14 @@ class Comparison(Batched[Case, Promises]):
             [each] if isinstance(each, Fault) else self._followed(case, each, next(second)) if each.found else []
             for case, each in zip(cases, stored, strict=True)
         ]
+
+    def replay(self, finding: Finding[Case]) -> list[Fault]:
+        """What is wrong with a finding's case now. `EngineError` for a layer that the worker cannot hand out, too."""
+        kinds = [layer.kind for layer in finding.case.setup.every if layer.kind not in self._kinds]
+        if kinds:
+            there = ", ".join(self._kinds)
+            raise EngineError(f"{self._client.name}: no layer of kind {kinds[0]!r} is stored; those of {there} are")
+        return super().replay(finding)
 
     def run(
         self,
