@@ -19,7 +19,7 @@ HEAD = (
     "What releases do with their cache classes, operation by operation. Each cell comes from running the release: "
     "[how it is judged](caches.md).", "",
     "- `holds (n)`: it was done, and what was read later was right, n times;",
-    "- `finding` with its laws, or `raises`: something is wrong, as the findings below say; n is how often it was right;",
+    "- `finding` with its laws, or `raises`: something is wrong, the findings below say what; it was right n times;",
     "- `refuses`: the class says that it does not do this;",
     "- `misuse`: nothing is promised, so nothing is judged; in brackets what happened when it was done all the same;",
     "- `-`: the operation did not come up.", "",

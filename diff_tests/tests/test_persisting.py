@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 from kvspec.members import Layout
-from kvspec_diff.beside import Broken
 from kvspec_diff.batched.fault import Fault
 from kvspec_diff.batched.finding import Finding
+from kvspec_diff.beside import Broken
 from kvspec_diff.caches import example as caches
 from kvspec_diff.caches import promises
 from kvspec_diff.caches.case import Layer, Setup
