@@ -18,7 +18,8 @@ FAULTS = {
     "chunk_leaks": "B7", "state_stands_still": "S1", "state_begins_anew": "S2", "padding_is_seen": "B9",
     "trims_one_layer": "B8", "trims_one_less": "B8", "trim_is_refused": "B8", "trims_and_says_nothing": "B8",
     "copy_shares": "S4", "state_is_live": "S4", "read_is_live": "S4", "file_loses_the_offset": "B5",
-    "file_widens": "B1", "restores_one_less": "B2", "blocks_lose_the_rest": "B3", "slice_is_shifted": "B3",
+    "file_widens": "B1", "restores_one_less": "B2", "blocks_lose_the_rest": "B3", "blocks_count_short": "B4",
+    "state_comes_late": "S3", "slice_is_shifted": "B3",
     "merge_swaps_rows": "B9", "extracts_the_neighbour": "B9", "filters_the_others": "B9", "extends_short": "B9",
     "reset_raises": "raised",
 }  # fmt: skip
@@ -241,7 +242,11 @@ class Driver(caches.Driver):
 
     def state(self, made: Cache) -> Cache:
         """A copy of all of it."""
-        return made if self.fault == "state_is_live" else copy.deepcopy(made)
+        kept = made if self.fault == "state_is_live" else copy.deepcopy(made)
+        if self.fault == "state_comes_late":
+            for memory in kept.layers.values():
+                memory.states = [[0] * len(states) for states in memory.states]
+        return kept
 
     def restore(self, state: Cache) -> Cache:
         """What the state is a copy of."""
@@ -273,9 +278,10 @@ class Driver(caches.Driver):
     def reblock(self, made: Cache, size: int) -> Cache:
         """Cut and joined again."""
         made = copy.deepcopy(made)
-        if self.fault == "blocks_lose_the_rest":
-            for memory in made.layers.values():
-                memory.rows = [rows[: len(rows) - len(rows) % size] for rows in memory.rows]
+        for memory in made.layers.values() if self.fault in ("blocks_lose_the_rest", "blocks_count_short") else ():
+            memory.rows = [rows[: len(rows) - len(rows) % size] for rows in memory.rows]
+            if self.fault == "blocks_count_short":
+                memory.lengths = [length - length % size for length in memory.lengths]
         return made
 
     def merge(self, some: list[Cache]) -> Cache:

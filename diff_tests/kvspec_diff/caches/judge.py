@@ -6,8 +6,9 @@ The law of a wrong read is told by what was done before it:
   made the younger of the two;
 - else the last operation since the object was last read rightly, by `LAW`; `where` names all of them;
 - where there was none but appending: R1 for a full memory, B7 for a window or a chunk, S2 for a state;
-- a state that is the one of another position of its row: S1;
-- right rows that were written for other positions: B5, of an object that comes of a file, a state, blocks or a copy.
+- a state that is the one of another position of its row: S1, and S3 where it is handed out;
+- right rows that were written for other positions: B5, of an object that comes of a file, a state, blocks or a copy;
+- blocks of a full memory that were joined to another number of tokens: B4.
 
 One fault is told of an object; then it is `doubtful`, as is what comes of it.
 """
@@ -220,9 +221,14 @@ class Judge:
         return None
 
     def _held(self, answer: dict[str, Any], here: Object) -> Fault | None:
-        """What was handed out: a slice and a read are judged at once, a state when it is restored."""
+        """What was handed out: a slice and a read at once; of a state its place, and all else when it is restored."""
         name, o, *numbers = answer["op"]
-        for member in self.promises.members(self.setup, here.batch) if name != "state" else ():
+        for member in self.promises.members(self.setup, here.batch):
+            if name == "state":
+                fault = self._stored(answer, here, member)
+                if fault:
+                    return fault
+                continue
             part = answer.get("held", {}).get(member.path)
             for r, (flat, history) in enumerate(zip(part or (), here.rows, strict=False)):
                 if name == "slice":
@@ -239,6 +245,18 @@ class Judge:
             self._mark(here.batch, name, "held")
         return None
 
+    def _stored(self, answer: dict[str, Any], here: Object, member: Member) -> Fault | None:
+        """A recurrent state that is handed out is none of another position of its row."""
+        told = answer.get("states", {}).get(member.path, ()) if member.family == "state" else ()
+        for r, (entries, history) in enumerate(zip(told, here.rows, strict=False)):
+            for entry, now in enumerate(entries):
+                *others, right = folded(history, entry)
+                if now != right and now in others:
+                    where = f"layer {member.path} ({member.of}), row {r}"
+                    says = f"{where}: the state of {others.index(now)} tokens is handed out after {len(history)}"
+                    return Fault("S3", "state", member.of, says)
+        return None
+
     def _wrong(self, here: Object, member: Member, says: str, wrong: Wrong, law: str = "") -> Fault:
         for content in wrong.contents:
             step, other = self._stranger(here, content)
@@ -251,7 +269,9 @@ class Judge:
                 here.since = ("restore" if "restore" in by else max(here, other, key=lambda each: each.made).by,)
                 return self._fault(here, member.of, "S4", "", says, HEAD, wrong.rows, law="S4")
         last = here.since[-1].removesuffix(REFUSED) if here.since else ""
-        if wrong.position and member.family == "full" and (not last or last in RESTORING):
+        if member.family == "full" and last == "reblock" and wrong.moved:
+            law = "B4"
+        elif wrong.position and member.family == "full" and (not last or last in RESTORING):
             law = "B5"
         aspect = "positions" if wrong.position else ""
         return self._fault(here, member.of, ALONE[member.family], aspect, says, HEAD, wrong.rows, law)

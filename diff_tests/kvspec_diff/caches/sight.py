@@ -18,13 +18,14 @@ Row = tuple[int, int, int]
 class Wrong(NamedTuple):
     """What is wrong with a read: in words, as a table, and whether it is the positions alone.
 
-    `contents` are those that were seen and should not have been.
+    `contents` are those that were seen and should not have been; `moved`: the query's own token has another position.
     """
 
     says: str
     rows: tuple[tuple[str, ...], ...] = ()
     position: bool = False
     contents: tuple[int, ...] = ()
+    moved: bool = False
 
 
 HEAD = ("position", "what a cold prefill has there", "what is seen")
@@ -45,7 +46,9 @@ def seen(member: Member, history: Sequence[int], position: int, alone: bool, fla
     """What is wrong with what the query at a position saw; `history` are the row's tokens up to it, at least."""
     must, may = sight(member, position, alone)
     wrong = compare(history, must, may, rows_of(flat))
-    return wrong and wrong._replace(says=f"the query at position {position} {wrong.says}")
+    own = toy.content(history[position])
+    moved = any(content == own and there != position for content, there, _ in rows_of(flat))
+    return wrong and wrong._replace(says=f"the query at position {position} {wrong.says}", moved=moved)
 
 
 def held(member: Member, history: Sequence[int], flat: Sequence[int]) -> Wrong | None:
