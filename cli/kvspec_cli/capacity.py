@@ -7,7 +7,6 @@ import msgspec
 from kvspec.laws import OF_CAPACITY
 
 from kvspec_cli import findings
-from kvspec_cli.errors import number
 from kvspec_cli.findings import Found, Known
 from kvspec_cli.programs import traces_folder
 from kvspec_cli.screen import Screen, Told, follow
@@ -53,8 +52,7 @@ def diff(
 
     asked, folder = findings.laws(chosen, OF_CAPACITY, "capacity"), traces_folder(save)
     limits = {"--seconds": seconds, "--configurations": configurations}
-    command = f"kvspec diff {which.flags} --laws {chosen}{' --unaided' * unaided} --seed {seed}"
-    command += "".join(f" {name} {number(value)}" for name, value in limits.items() if value is not None)
+    command = findings.again(which, f" --laws {chosen}", unaided, seed, limits)
     with screen.progress(f"starting {which.name}") as _, Client(which.engine, which.version, which.plants) as client:
         result = compared(client, which, asked, limits, seed, unaided, folder, command, screen)
     show(screen, result)

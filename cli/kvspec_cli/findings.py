@@ -2,13 +2,13 @@
 
 import hashlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kvspec_cli.errors import BadInput
+from kvspec_cli.errors import BadInput, number
 from kvspec_cli.screen import Screen, Told
 from kvspec_cli.subjects import Asked
 
@@ -77,6 +77,12 @@ def laws(text: str, known: Sequence[str], what: str) -> list[str]:
             apart = "" if what == "caches" else " (capacity, C, and a scheduler, A,R,P, are compared apart)"
             raise BadInput(f"--laws is {text!r}; the laws of {what} are {', '.join(known)}: {ends}{apart}")
     return list(dict.fromkeys(chosen))
+
+
+def again(which: Asked, words: str, unaided: bool, seed: int, limits: Mapping[str, float | None]) -> str:
+    """The command that compares again."""
+    given = "".join(f" {name} {number(value)}" for name, value in limits.items() if value is not None)
+    return f"kvspec diff {which.flags}{words}{' --unaided' * unaided} --seed {seed}{given}"
 
 
 def search(

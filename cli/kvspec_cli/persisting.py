@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kvspec_cli import findings
-from kvspec_cli.errors import number
 from kvspec_cli.findings import Found, Known
 from kvspec_cli.programs import traces_folder
 from kvspec_cli.screen import Screen, Told, follow
@@ -45,9 +44,7 @@ def diff(
     if seconds is None and programs is None:
         seconds = SECONDS
     limits = {"--seconds": seconds, "--traces": programs}
-    command = f"kvspec diff {which.flags} --persist{f' --laws {chosen}' if chosen else ''}{' --unaided' * unaided}"
-    command += f" --seed {seed}"
-    command += "".join(f" {name} {number(value)}" for name, value in limits.items() if value is not None)
+    command = findings.again(which, f" --persist{f' --laws {chosen}' if chosen else ''}", unaided, seed, limits)
     with screen.progress(f"starting {which.name}") as _, Client(which.engine, which.version, which.plants) as client:
         result = compared(client, which, asked, seconds, programs, seed, unaided, folder, command, screen)
     show(screen, result)

@@ -7,7 +7,6 @@ import msgspec
 from kvspec.laws import OF_SCHEDULERS
 
 from kvspec_cli import findings
-from kvspec_cli.errors import number
 from kvspec_cli.findings import Found, Known
 from kvspec_cli.programs import traces_folder
 from kvspec_cli.screen import Screen, Told, follow
@@ -42,9 +41,8 @@ def diff(
 
     asked, folder = findings.laws(chosen, OF_SCHEDULERS, "a scheduler"), traces_folder(save)
     limits = {"--seconds": seconds, "--traces": programs}
-    command = f"kvspec diff {which.flags} --laws {chosen}{f' --policy {policy}' if policy else ''}"
-    command += f"{' --unaided' * unaided} --seed {seed}"
-    command += "".join(f" {name} {number(value)}" for name, value in limits.items() if value is not None)
+    words = f" --laws {chosen}{f' --policy {policy}' if policy else ''}"
+    command = findings.again(which, words, unaided, seed, limits)
     with screen.progress(f"starting {which.name}") as _, Client(which.engine, which.version, which.plants) as client:
         result = compared(client, which, asked, policy, seconds, programs, seed, unaided, folder, command, screen)
     show(screen, result)
