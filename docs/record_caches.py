@@ -26,7 +26,10 @@ from kvspec_diff.persisting.compare import LAWS
 from kvspec_diff.persisting.compare import Comparison as Persisting
 
 SEEN = Path(__file__).with_name("caches.json")
-PROGRAMS = 4000
+PROGRAMS = 2000
+STORED = 5
+"""Programs on caches that are stored, for every two others."""
+
 TRIED = 400
 """Programs with misuse."""
 
@@ -54,7 +57,7 @@ def seen(engine: str, version: str, programs: int) -> dict[str, Any]:
         filed = known(engine, version, Case)
         broken = broken_of(made, filed)
         done = tried(client, table)
-        persisted = stored(client, programs)
+        persisted = stored(client, programs * STORED // 2)
     cells: Cells = {}
     for name in table.classes:
         for operation in table.judged:
