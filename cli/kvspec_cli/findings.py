@@ -127,11 +127,14 @@ def saved(finding: "Finding[Any]", seen: int, which: Asked, folder: Path) -> Fou
 
 def show(screen: Screen, known: list[Known], found: list[Found], describe: Callable[[Screen, Any], None]) -> None:
     """Print what is known, and what was found."""
+    told = ""
     for each in known:
         verb = "still breaks" if each.stands else "no longer breaks"
-        screen.line(f"known finding {each.name} {verb} {each.law}; seen {each.seen:,} times",
+        screen.line(f"known finding {each.name} {verb} {each.law}; seen {each.seen:,} times in this run besides",
                     "" if each.stands else "bold red")  # fmt: skip
-        screen.line(f"  {each.explanation} ({each.upstream})" if each.upstream else f"  {each.explanation}")
+        if each.explanation != told:
+            told = each.explanation
+            screen.line(f"  {told} ({each.upstream})" if each.upstream else f"  {told}")
     for finding in found:
         screen.line()
         screen.line(f"{finding.law}: {finding.says}", "bold red")

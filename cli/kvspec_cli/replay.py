@@ -52,12 +52,13 @@ def replay(
     """
     from kvspec_diff import trace
 
-    if path.suffix == ".json":
-        return findings.replay(
-            path, asked(subject, engine or findings.release(path), plant, {}), Screen(as_json=as_json)
-        )
-    read = trace.read(path)
     options = {"subject": part, "allocator": allocator, "sort": sort, "segments": segments, "hostile": hostile}
+    if path.suffix == ".json":
+        release = findings.release(path)
+        if subject is not None or any(value is not None for value in options.values()):
+            raise BadInput(f"{path} is a finding about {release}: it takes --engine and --plant, and nothing else")
+        return findings.replay(path, asked(None, engine or release, plant, {}), Screen(as_json=as_json))
+    read = trace.read(path)
     screen = Screen(as_json=as_json)
     if subject is None and engine is None:
         if plant or any(value is not None for value in options.values()):

@@ -1,6 +1,7 @@
 """`kvspec diff --engine mlx-lm==...` on caches of lists in this process, right and wrong."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,27 @@ def test_bad_input(kvspec: Any, words: tuple[str, ...], says: str) -> None:
 
 def test_the_engines_of_caches_have_tables() -> None:
     assert {*promises.engines()} <= {*findings.CACHES}
+
+
+def test_a_finding_is_a_file(kvspec: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.json")
+    done = kvspec("replay", tmp_path / "x.json")
+    assert (done.status, done.out) == (2, "")
+    assert "x.json: is a pipe or a device: a finding is a file" in done.err
+
+
+@pytest.mark.parametrize("words", [("--subject", "torch"), ("--sort",), ("--engine", RELEASE, "--allocator", "paged")])
+def test_a_finding_has_an_engine_and_no_options(kvspec: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+    finding.write(tmp_path / "x.json", found())
+    done = kvspec("replay", tmp_path / "x.json", *words)
+    assert (done.status, done.out) == (2, "")
+    assert f"x.json is a finding about {RELEASE}: it takes --engine and --plant, and nothing else" in done.err
+
+
+def test_an_explanation_is_told_once(kvspec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = msgspec.structs.replace(found(RAISES, "raised"), explanation="because")
+    monkeypatch.setattr(finding, "known", lambda engine, version, case: [("one", one), ("two", one)])
+    done = diff(kvspec, "--plant", RAISES, "--traces", 20, "--save", tmp_path)
+    assert done.status == 0
+    assert "known finding two still breaks raised" in done.out
+    assert done.out.count("  because\n") == 1

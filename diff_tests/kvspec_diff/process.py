@@ -129,7 +129,7 @@ class Process:
         if code < 0:
             with contextlib.suppress(ValueError):
                 how = f"died by {signal.Signals(-code).name}"
-        return how + (f", saying: {last[:300]}" if last else "")
+        return how + (f", saying: {last[:2000]}" if last else "")
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -56,6 +56,8 @@ class _Head(msgspec.Struct):
 
 
 def _decoded(path: Path, kind: type) -> object:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise EngineError(f"{path}: is a pipe or a device: a finding is a file")
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
