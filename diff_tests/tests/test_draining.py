@@ -1,6 +1,8 @@
 """The reference decoder against plain decoding, on every schedule of a small scope and beyond (J1-J5)."""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -130,3 +132,46 @@ def test_a_decoder_that_never_finishes_ends_with_a_finding(fault: Fault, monkeyp
     found = compare(subject, every(TINY)).finding
     assert found is not None
     assert found.law == fault.law, found
+
+
+# The command
+
+
+def command(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """It is run, after something else."""
+    run = f"{before}\nimport runpy\nrunpy.run_module('kvspec_diff.draining', run_name='__main__', alter_sys=True)"
+    return subprocess.run([sys.executable, "-c", run, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_command_has_no_arguments() -> None:
+    told = command("--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "with plain decoding on every schedule" in " ".join(told.stdout.split())
+    refused = command("more")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.endswith("error: unrecognized arguments: more\n")
+
+
+INTERRUPTED = """
+import signal, sys
+if {module!r}:
+    class Interrupting:
+        def find_spec(self, name, path=None, target=None):
+            if name == {module!r}:
+                signal.raise_signal(signal.SIGINT)
+    sys.meta_path.insert(0, Interrupting())
+else:
+    from kvspec_diff.draining import schedule
+    def asked(scope, every=schedule.every):
+        yield from list(every(scope))[:9]
+        signal.raise_signal(signal.SIGINT)
+        yield from every(scope)
+    schedule.every = asked
+"""
+
+
+@pytest.mark.parametrize("module", ["", "kvspec_diff.draining.judge", "kvspec_reference.drain"])
+def test_the_command_is_interrupted(module: str) -> None:
+    done = command(before=INTERRUPTED.format(module=module))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "kvspec_diff.draining: interrupted\n"
