@@ -68,7 +68,7 @@ class Judge:
         self._clock(operation, seen)
         self._pin(seen)
         if seen.actions is not None:
-            self._follow(seen)
+            self._follow(operation, seen)
         self.before = seen
 
     def _happen(self, operation: Operation) -> None:
@@ -88,7 +88,9 @@ class Judge:
             self.live = self.waiting = False
 
     def _join(self, seen: Seen) -> None:
-        """A request joins with at most one token queued."""
+        """A request joins if one waits, and with at most one token queued."""
+        if not self.waiting and "batch" in seen.owners - self.before.owners:
+            raise Broken("J3", "the batch has the cache, and no request waits to join")
         self.joined = self.waiting and "batch" in seen.owners
         if self.joined and self.before.queued > 1:
             raise Broken("J2", f"a request joins while {self.before.queued} tokens are to be emitted")
@@ -151,8 +153,10 @@ class Judge:
         if seen.merging and not seen.merging[1]:
             raise Broken("J5", "the batch is not pinned while a cache is handed over")
 
-    def _follow(self, seen: Seen) -> None:
-        """The machine takes the same steps, and is then in the same state."""
+    def _follow(self, operation: Operation, seen: Seen) -> None:
+        """The machine takes the same steps, and is then in the same state; what is no step is one action."""
+        if operation.name != "step" and seen.actions != ((operation.name,),):
+            raise Broken("state", f"{operation} is reported as the actions {list(seen.actions or ())}")
         for name, *arguments in seen.actions or ():
             self.beside.step(str(name), *map(int, arguments))
         at, request = self.beside.state, self.request

@@ -98,13 +98,12 @@ def every(scope: Scope) -> Iterator[Schedule]:
     """Every schedule of one request: all that can be done at each moment, up to its end.
 
     Which operations there are is asked of the reference; what only matters in a step that starts a cycle, or a
-    hand-off, is chosen there only.
+    hand-off, is chosen there only. How many there are is counted here, so that a reference that is wrong ends too;
+    where it raises, the schedule ends with the operation in which it did.
     """
     model = Model()
     first = Decoder(model, Guess(model), scope.drafts, scope.pause)
-    begin = Operation("begin")
-    perform(first, begin, Schedule(scope.drafts, scope.pause, ()), Count())
-    for operations in _grown(scope, first, (begin,), Count(1), scope.failures):
+    for operations in _from(scope, first, (), Operation("begin"), Count(), scope.failures):
         yield Schedule(scope.drafts, scope.pause, operations)
 
 
@@ -134,39 +133,51 @@ def perform(decoder: Decoder, operation: Operation, schedule: Schedule, count: C
     return {}
 
 
-def _grown(
-    scope: Scope, decoder: Decoder, done: tuple[Operation, ...], count: Count, failures: int
+def _from(
+    scope: Scope, decoder: Decoder, done: tuple[Operation, ...], operation: Operation, count: Count, failures: int
 ) -> Iterator[tuple[Operation, ...]]:
-    row = decoder.live()
-    assert row is not None
+    """All that begins with what is done and this operation."""
+    after, counted, done = *deepcopy((decoder, count)), (*done, operation)
+    try:
+        perform(after, operation, Schedule(scope.drafts, scope.pause, ()), counted)
+    except Exception:
+        yield done
+        return
     yield (*done, Operation("finish"))
-    if len(row.emitted) == scope.tokens:
+    if sum(each.name == "step" for each in done) == scope.tokens:
         return
     yield (*done, Operation("cancel"))
-    for operation in _possible(scope, decoder, count, failures):
-        after, counted = deepcopy((decoder, count))
-        perform(after, operation, Schedule(scope.drafts, scope.pause, ()), counted)
-        yield from _grown(scope, after, (*done, operation), counted, failures - operation.raises)
+    gone = sum(each.name in ("withdraw", "leave") for each in done)
+    for following in _possible(scope, after, counted, gone, failures - operation.raises):
+        yield from _from(scope, after, done, following, counted, failures - operation.raises)
 
 
-def _possible(scope: Scope, decoder: Decoder, count: Count, failures: int) -> Iterator[Operation]:
-    """What can be done besides ending the request."""
-    if decoder.arrival is not None:
+def _possible(scope: Scope, decoder: Decoder, count: Count, gone: int, failures: int) -> Iterator[Operation]:
+    """What can be done besides ending the request. Of those that arrived, so many have `gone`: each goes once."""
+    if decoder.arrival is not None and gone < count.arrived:
         yield Operation("withdraw")
-    elif decoder.row is not None and count.arrived < scope.arrivals:
+    elif decoder.row is not None and decoder.arrival is None and count.arrived < scope.arrivals:
         yield Operation("arrive")
-    elif decoder.row is None:
+    elif decoder.row is None and gone < count.arrived:
         yield Operation("leave")
-    tried = deepcopy(decoder)
-    tried.take_actions()
-    tried.step()
-    names = {action[0] for action in tried.take_actions()}
+    names = _performed(decoder)
     if "cycle" in names:
         yield from (Operation("step", right) for right in range(scope.drafts + 1))
     else:
         yield Operation("step")
     if "join" in names and failures:
         yield Operation("step", raises=True)
+
+
+def _performed(decoder: Decoder) -> set[str | int]:
+    """The actions of its next step, of which it takes none; none either if it raises."""
+    tried = deepcopy(decoder)
+    tried.take_actions()
+    try:
+        tried.step()
+    except Exception:
+        return set()
+    return {action[0] for action in tried.take_actions()}
 
 
 def at_random(of: random.Random, length: int = 40) -> Schedule:

@@ -23,8 +23,9 @@ class Seen:
     `pinned`: the batch is held. `cycles`: verifying passes in this operation. `failed`: a hand-off that was tried and
     failed. `merging`: who had the cache while it was handed over, and whether the batch was pinned then. `kept`: caches
     that were kept for requests to come, each with the tokens that it is kept under. `actions`: those of the
-    specification that were performed, and `inner`: whether it speculates, and how many steps of a pause are left; then
-    the machine follows. `error`: what was raised in place of an answer; nothing follows.
+    specification that were performed, one of its own name for an operation that is no step; and `inner`: whether it
+    speculates, and how many steps of a pause are left; then the machine follows. `error`: what was
+    raised in place of an answer; nothing follows.
     """
 
     emitted: dict[str, list[Token]] = field(default_factory=dict)
