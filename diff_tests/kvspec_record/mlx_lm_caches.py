@@ -271,6 +271,8 @@ class MlxLm(Driver):
             raise Nothing("a single one has no rows to extract")
         if made.empty():
             raise Misuse("BatchGenerator extracts what was computed, never from a batch that is empty still")
+        if mlx_lm_states.WITH_META and any(_of_a_state(cache) for _, _, _, cache in made.members()):
+            raise Misuse("in this release a rotating batch that comes of a state is taken for rotated")
         return replace(made, caches=[cache.extract(row) for cache in made.caches], rows=1, batched=False)
 
     def filter(self, made: Made, rows: list[int]) -> None:
@@ -332,6 +334,11 @@ def _cut(state: Any, start: int, stop: int) -> Any:
     cut = mlx_lm_states.cut(state[:2], start, stop)
     places = int((cut[0] if isinstance(cut[0], mx.array) else cut[0][0]).shape[2])
     return (*cut, *(places if i == 0 else each for i, each in enumerate(state[2:])))
+
+
+def _of_a_state(cache: Any) -> bool:
+    """Whether it is a rotating batch that was made of a state: `from_state` goes past what sets `_lengths`."""
+    return isinstance(cache, classes.BatchRotatingKVCache) and not hasattr(cache, "_lengths")
 
 
 def _says_what_it_holds(made: Made) -> None:
