@@ -154,6 +154,7 @@ def test_the_command_has_no_arguments() -> None:
 
 INTERRUPTED = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored behind a shell's &
 if {module!r}:
     class Interrupting:
         def find_spec(self, name, path=None, target=None):

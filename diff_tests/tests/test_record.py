@@ -278,10 +278,10 @@ def test_a_worker_that_cannot_start(arguments: list[str], status: int, said: str
 
 
 def test_only_the_standard_library() -> None:
-    engine = {"sglang.py", "sglang_radix.py", "sglang_plants.py", "sglang_probes.py"}
+    brought = {"sglang": {"torch"}, "vllm": {"torch", "vllm"}, "transformers": {"torch", "transformers"},
+               "mlx": {"mlx", "mlx_lm", "numpy"}}  # fmt: skip
     for path in FOLDER.glob("*.py"):
-        allowed = set(sys.stdlib_module_names) | {"kvspec_record"} | ({"torch"} if path.name in engine else set())
-        allowed |= {"torch", "vllm"} if path.name.startswith("vllm") else set()
+        allowed = {*sys.stdlib_module_names, "kvspec_record", *brought.get(path.stem.partition("_")[0], ())}
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

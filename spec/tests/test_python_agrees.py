@@ -226,8 +226,6 @@ def test_division_is_not_pythons() -> None:
         modulo(1, 0)
 
 
-# Every machine
-
 ODD = {"Page": 3, "Stop": 3, "Nat": 4, "Slot": 3, "Position": 4, "Prefix": 4, "Block": 3, "Owner": 4}
 SIZES = {name: ODD.get(name, 2) for each in (*MACHINES, *ALGORITHMS) for name in sorts(machine(each))}
 
@@ -298,8 +296,8 @@ def test_a_run_starts_where_the_terms_say(name: str) -> None:
     chosen = vars(any_state(of, random)) | {"null": 0, "order": [1, 2, 0], "rank": [2, 0, 1]}
     chosen |= {"blocks": [0, 1, 1, 2], "whole": [0, 0, 1, 1], "since": [[0] * 4] * 2, "first": [[0] * 2] * 2}
     chosen |= {"size": [1] * 2, "place": [0, 1], "budget": [2] * 2, "slots": [1] * 2}
-    chosen |= {"wanted": [[0, 1], [1, 0]], "prefixes": [[0, 1, 2, 3]] * 2}
-    chosen |= {"stream": 0, "keeper": 1, "handoff": 2, "batch": 3, "drafts": 2}
+    chosen |= {"wanted": [[0, 1], [1, 0]], "prefixes": [[0, 1, 2, 3]] * 2, "drafts": 2}
+    chosen |= {owner: number for number, owner in enumerate(("stream", "keeper", "handoff", "batch"))}
     start = compiled.start(SIZES, {name: chosen[name] for name, var in of.variables.items() if var.rigid})
     begins = [world.written_out(fact) for fact in initial(of, moment)]
     assert world.model(*world.cells(moment, start), *begins)
