@@ -136,7 +136,7 @@ def perform(decoder: Decoder, operation: Operation, schedule: Schedule, count: C
 def _from(
     scope: Scope, decoder: Decoder, done: tuple[Operation, ...], operation: Operation, count: Count, failures: int
 ) -> Iterator[tuple[Operation, ...]]:
-    """All that begins with what is done and this operation."""
+    """All that begins with what is done and this operation; that alone if it raises: the judge will see it raise."""
     after, counted, done = *deepcopy((decoder, count)), (*done, operation)
     try:
         perform(after, operation, Schedule(scope.drafts, scope.pause, ()), counted)
