@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kvspec_cli.errors import BadInput, number
-from kvspec_cli.screen import Screen, Told
+from kvspec_cli.screen import Screen, Told, follow
 from kvspec_cli.subjects import Asked
 
 if TYPE_CHECKING:
@@ -83,6 +83,16 @@ def again(which: Asked, words: str, unaided: bool, seed: int, limits: Mapping[st
     """The command that compares again."""
     given = "".join(f" {name} {number(value)}" for name, value in limits.items() if value is not None)
     return f"kvspec diff {which.flags}{words}{' --unaided' * unaided} --seed {seed}{given}"
+
+
+def running(comparison: Any, seconds: float | None, programs: int | None) -> Callable[[Told], None]:
+    """Run the comparison for so many seconds or programs, and tell how far it is."""
+
+    def run(tell: Told) -> None:
+        progress = follow(tell, seconds, programs, "programs", "faults")
+        comparison.run(seconds=seconds, programs=programs, progress=progress)
+
+    return run
 
 
 def search(

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kvspec_cli import findings
+from kvspec_cli.caches import SECONDS
 from kvspec_cli.findings import Found, Known
 from kvspec_cli.programs import traces_folder
-from kvspec_cli.screen import Screen, Told, follow
+from kvspec_cli.screen import Screen
 from kvspec_cli.subjects import Asked
 
 if TYPE_CHECKING:
     from kvspec_diff.batched.client import Client
-
-SECONDS = 10.0
-"""How long it runs when neither a time nor a number of programs is asked for."""
 
 
 class Persisted(msgspec.Struct, frozen=True):
@@ -61,11 +59,7 @@ def compared(
     from kvspec_diff.persisting.compare import Comparison
 
     comparison = Comparison(client, laws=asked, seed=seed)
-
-    def run(tell: Told) -> None:
-        progress = follow(tell, seconds, programs, "programs", "faults")
-        comparison.run(seconds=seconds, programs=programs, progress=progress)
-
+    run = findings.running(comparison, seconds, programs)
     known, found = findings.search(comparison, Case, run, which, folder, unaided, screen)
     return Persisted(
         which.name, asked, seed, findings.clean(known, found), dict(comparison.counts), known, found, command

@@ -9,7 +9,7 @@ from kvspec.laws import OF_SCHEDULERS
 from kvspec_cli import findings
 from kvspec_cli.findings import Found, Known
 from kvspec_cli.programs import traces_folder
-from kvspec_cli.screen import Screen, Told, follow
+from kvspec_cli.screen import Screen
 from kvspec_cli.subjects import Asked
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ def compared(
 
     policies: tuple[Policy, ...] = (policy,) if policy else POLICIES
     comparison = Comparison(client, policies=policies, laws=asked, seed=seed)
-
-    def run(tell: Told) -> None:
-        progress = follow(tell, seconds, programs, "programs", "faults")
-        comparison.run(seconds=seconds, programs=programs, progress=progress)
-
+    run = findings.running(comparison, seconds, programs)
     known, found = findings.search(comparison, Case, run, which, folder, unaided, screen)
     return Scheduled(
         which.name, list(policies), seed, findings.clean(known, found), comparison.tally.figures, comparison.declined,
