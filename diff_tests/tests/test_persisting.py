@@ -189,3 +189,9 @@ def test_a_case_of_layers_that_are_not_stored_is_refused() -> None:
     finding = Finding("vllm", "0.33.0", Fault("B1", "stored", "", ""), case)
     with pytest.raises(EngineError, match="no layer of kind 'chunk' is stored; those of full, window, state, list are"):
         Comparison(Client()).replay(finding)
+
+
+def test_a_kind_that_nothing_is_promised_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client, "capabilities", {**Client.capabilities, "stores": ("full", "heap")})
+    with pytest.raises(EngineError, match="its worker stores 'heap', of which its promises say nothing"):
+        Comparison(Client())  # type: ignore[arg-type]

@@ -39,6 +39,9 @@ class Comparison(Batched[Case, Promises]):
         self._kinds = client.capabilities.get("stores", ())
         if not self._kinds:
             raise EngineError(f"{client.name}: its worker has no way to hand out what is to be stored")
+        for kind in self._kinds:
+            if kind not in self.table.kinds:
+                raise EngineError(f"{client.name}: its worker stores {kind!r}, of which its promises say nothing")
 
     def known_of(self, engine: str, version: str) -> Promises:
         """What the release promises."""
